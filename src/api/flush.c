@@ -1,0 +1,293 @@
+/*
+ * flush.c
+ *		Waits until a sink has exported everything that was there at the call.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "api/arguments.h"
+#include "api/sink_access.h"
+#include "cache/current.h"
+#include "cache/horizon.h"
+#include "cache/reader.h"
+#include "common/shared.h"
+#include "common/sql.h"
+
+PG_FUNCTION_INFO_V1(incsink_flush);
+
+#define FIRST_PAUSE_MS 20
+#define LONGEST_PAUSE_MS 200
+
+/* One table of the sink, and how far it has to get. */
+typedef struct FlushTable
+{
+	Partition  *partition;
+	char	  **columns;
+	int			ncolumns;
+	char	   *filter;
+	bool		is_known;		/* the last number drawn could be read */
+	int64		target;
+	bool		is_done;
+} FlushTable;
+
+typedef struct Flush
+{
+	char	   *name;
+	Oid			user;			/* the caller */
+	int64		sink_id;
+	Oid			owner;
+	List	   *tables;			/* of FlushTable */
+	bool		is_done;
+	MemoryContext context;		/* of all this */
+} Flush;
+
+/*
+ * What this transaction did itself is not committed, so it would be waited for in
+ * vain; and a snapshot of the whole transaction would never see the watermark move.
+ */
+static void
+CheckTransaction(void)
+{
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("incsink_flush cannot run in a transaction that has written"),
+				 errdetail("Its own rows are not exported before it commits."),
+				 errhint("Commit first.")));
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("incsink_flush needs isolation level READ COMMITTED")));
+}
+
+static void
+CheckHasDrawnNothing(const Partition *partition)
+{
+	if (OwnTransactionHasDrawn(partition->sequence))
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("incsink_flush cannot run in a transaction that has drawn numbers for table \"%s\"",
+						partition->table_name),
+				 errhint("Commit first.")));
+}
+
+static void
+AddFlushTable(Flush *flush, const SinkTable *table)
+{
+	Partition  *partition = LoadPartition(table->partition_id, flush->context);
+	FlushTable *entry;
+	MemoryContext old;
+
+	if (partition == NULL)
+		return;
+	CheckHasDrawnNothing(partition);
+	entry = MemoryContextAllocZero(flush->context, sizeof(FlushTable));
+	entry->partition = partition;
+	entry->columns = table->columns;
+	entry->ncolumns = table->ncolumns;
+	entry->filter = table->filter;
+	old = MemoryContextSwitchTo(flush->context);
+	flush->tables = lappend(flush->tables, entry);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+LoadFlush(Flush *flush)
+{
+	SqlSession	session;
+	SinkDefinition *sink;
+	ListCell   *cell;
+
+	SqlBegin(&session);
+	sink = LoadOwnSink(flush->name, flush->user);
+	if (!sink->enabled)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sink \"%s\" is paused", flush->name),
+				 errhint("Run SELECT incsink_resume_sink('%s');", flush->name)));
+	flush->sink_id = sink->sink_id;
+	flush->owner = sink->owner;
+	foreach(cell, LoadSinkTables(flush->context))
+	{
+		SinkTable  *table = lfirst(cell);
+
+		if (table->sink_id == flush->sink_id)
+			AddFlushTable(flush, table);
+	}
+	SqlEnd(&session);
+}
+
+/* The least position of the table's destinations. */
+static int64
+LoadPosition(const Flush *flush, const FlushTable *table)
+{
+	SqlSession	session;
+	int64		position;
+
+	SqlBegin(&session);
+	if (SqlRun("SELECT seq FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
+			   " ORDER BY seq, n LIMIT 1",
+			   SqlInt8(flush->sink_id), SqlInt8(table->partition->partition_id)) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("sink \"%s\" does not export table \"%s\" any more",
+						flush->name, table->partition->table_name)));
+	position = SqlGetInt8(0, 1);
+	SqlEnd(&session);
+	return position;
+}
+
+/* Numbers of transactions that were rolled back, and rows that a filter passes over. */
+static bool
+RangeIsEmpty(const Flush *flush, const FlushTable *table, int64 since)
+{
+	ReaderOptions options = {0};
+	Position	start = {since, 0};
+	Position	end = {table->target, 0};
+	Position	position;
+	Reader	   *reader;
+	Snapshot	snapshot;
+	bool		empty;
+
+	options.role = flush->owner;
+	options.columns = table->columns;
+	options.ncolumns = table->ncolumns;
+	options.filter = table->filter;
+	if (ReaderOpen(table->partition, &options, &reader) != READER_OK)
+		return false;
+	snapshot = TakeReadSnapshot();
+	ReaderStart(reader, snapshot, start, end);
+	empty = ReaderNext(reader, &position) == NULL;
+	ReaderClose(reader);
+	UnregisterSnapshot(snapshot);
+	return empty;
+}
+
+static bool
+TableIsFlushed(const Flush *flush, FlushTable *table)
+{
+	CurrentState state = FindCurrentState(table->partition);
+	int64		position;
+
+	if (!table->is_known && state.drawn_known)
+	{
+		table->is_known = true;
+		table->target = state.last_drawn;
+	}
+	if (!table->is_known)
+		return false;
+	position = LoadPosition(flush, table);
+	if (position >= table->target)
+		return true;
+	return state.horizon >= table->target && RangeIsEmpty(flush, table, position);
+}
+
+static void
+LookAtTables(Flush *flush)
+{
+	ListCell   *cell;
+
+	flush->is_done = true;
+	foreach(cell, flush->tables)
+	{
+		FlushTable *table = lfirst(cell);
+
+		table->is_done = table->is_done || TableIsFlushed(flush, table);
+		flush->is_done = flush->is_done && table->is_done;
+	}
+}
+
+/*
+ * Does the work in a subtransaction that is rolled back even if all went well: its
+ * locks on the catalog and on tables go with it, and nothing is held while we wait.
+ */
+static void
+DoAndRollBack(void (*work) (Flush *flush), Flush *flush)
+{
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	PG_TRY();
+	{
+		work(flush);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(flush->context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(flush->context);
+	CurrentResourceOwner = owner;
+	if (error != NULL)
+		ReThrowError(error);
+}
+
+static void
+Pause(long milliseconds)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 milliseconds, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* Milliseconds of an interval; months count 30 days, as everywhere. */
+static int64
+TimeoutMilliseconds(const Interval *timeout)
+{
+	double		milliseconds = timeout->time / 1000.0 +
+		(timeout->day + timeout->month * (double) DAYS_PER_MONTH) * SECS_PER_DAY * 1000.0;
+
+	if (milliseconds < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("timeout must not be negative")));
+	return (int64) Min(milliseconds, 1e15);
+}
+
+static bool
+WaitUntilFlushed(Flush *flush, int64 timeout)
+{
+	TimestampTz deadline = GetCurrentTimestamp() + timeout * 1000;
+	long		pause = FIRST_PAUSE_MS;
+
+	for (;;)
+	{
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+
+		DoAndRollBack(LookAtTables, flush);
+		if (flush->is_done || left <= 0)
+			return flush->is_done;
+		Pause(Min(pause, left));
+		pause = Min(pause * 3 / 2, LONGEST_PAUSE_MS);
+	}
+}
+
+Datum
+incsink_flush(PG_FUNCTION_ARGS)
+{
+	Flush		flush = {0};
+	int64		timeout;
+
+	flush.name = RequireText(fcinfo, 0, "sink");
+	flush.user = GetUserId();
+	flush.context = CurrentMemoryContext;
+	RequireArgument(fcinfo, 1, "timeout");
+	timeout = TimeoutMilliseconds(PG_GETARG_INTERVAL_P(1));
+	CheckTransaction();
+	DoAndRollBack(LoadFlush, &flush);
+	RequestFlush(flush.sink_id);
+	PG_RETURN_BOOL(WaitUntilFlushed(&flush, timeout));
+}

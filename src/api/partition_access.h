@@ -1,0 +1,25 @@
+/*
+ * partition_access.h
+ *		Partitions and tokens as callers of read functions name them.  Private to src/api.
+ */
+#ifndef INCSINK_PARTITION_ACCESS_H
+#define INCSINK_PARTITION_ACCESS_H
+
+#include "postgres.h"
+
+#include "catalog/partition.h"
+#include "common/token.h"
+
+/* The partition of a table that the caller may read any column of, or an ERROR. */
+extern Partition *RequireAttached(Oid relid);
+
+/* Raises an ERROR for a column that cannot be read; waits for no lock longer than a query would. */
+extern void CheckColumns(const Partition *partition, char **columns, int ncolumns);
+
+/* Takes a token apart and raises an ERROR unless it is good for the partition. */
+extern Position AcceptToken(const Partition *partition, Jsonb *token);
+
+/* The token is above the last number drawn. */
+extern void RaiseTokenAhead(const Partition *partition);
+
+#endif							/* INCSINK_PARTITION_ACCESS_H */

@@ -1,0 +1,114 @@
+/*
+ * confirm.c
+ *		Taking a sequence that was restarted or altered for good again.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/genam.h"
+#include "catalog/dependency.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "cache/attach.h"
+#include "cache/columns.h"
+#include "cache/horizon.h"
+#include "cache/integrity.h"
+#include "cache/seq_index.h"
+#include "catalog/partition.h"
+#include "catalog/sink.h"
+#include "common/compat.h"
+#include "common/shared.h"
+#include "common/sql.h"
+
+/*
+ * The seq column's present sequence, which may be another than the one on record,
+ * in *sequence.  Raises an ERROR for what a confirmation does not mend.
+ */
+static AttrNumber
+FindSequence(Relation rel, const Partition *partition, Oid *sequence)
+{
+	AttrNumber	attnum = SeqAttribute(rel, partition);
+
+	*sequence = IdentitySequenceCompat(rel, attnum);
+	if (!OidIsValid(*sequence))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s\" is not an identity column any more",
+						partition->seq_column, RelationDisplayName(rel)),
+				 errhint("Run: ALTER TABLE %s ALTER COLUMN %s ADD GENERATED ALWAYS AS IDENTITY;",
+						 QuotedRelationName(partition->relid), quote_identifier(partition->seq_column))));
+	return attnum;
+}
+
+/* The highest number in the table; 0 without rows or index. */
+static int64
+HighestInTable(Relation rel, AttrNumber attnum)
+{
+	SeqIndex	index;
+	int64		highest;
+
+	if (!FindSeqIndex(RelationGetRelid(rel), attnum, &index) ||
+		!SeqIndexBound(rel, &index, attnum, false, &highest))
+		return 0;
+	return Max(highest, 0);
+}
+
+/*
+ * The lock on the sequence keeps everybody from drawing, and waits for those who
+ * have drawn: so all rows that carry a number are visible or gone.
+ */
+void
+ConfirmSequence(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	int			nest_level = NewGUCNestLevel();
+	SqlSession	session;
+	Partition  *partition;
+	Relation	rel;
+	AttrNumber	attnum;
+	SequenceReading reading;
+	char	   *error;
+	char	   *hint;
+
+	RequireOwner(relid);
+	LimitLockWait();
+	rel = relation_open(relid, AccessShareLock);
+	SqlBegin(&session);
+	partition = RequirePartition(relid, context);
+	attnum = FindSequence(rel, partition, &partition->sequence);
+	LockRelationOid(partition->sequence, ShareRowExclusiveLock);
+	(void) RefreshPartitionState(partition);
+	if (!ReadSequence(partition->sequence, &reading))
+		elog(ERROR, "could not read sequence %u", partition->sequence);
+	partition->highest_seq = Max(Max(partition->highest_seq, reading.last_drawn),
+								 Max(HighestPosition(partition->partition_id),
+									 HighestInTable(rel, attnum)));
+	if (reading.last_drawn < partition->highest_seq)
+		SqlRun("SELECT setval($1, $2, true)", SqlOid(partition->sequence),
+			   SqlInt8(partition->highest_seq));
+	partition->sequence_relfilenode = reading.relfilenode;
+	reading.last_drawn = partition->highest_seq;
+	if (!CheckPartition(partition, &reading, 0, &error, &hint))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("%s", error),
+				 errhint("%s", hint)));
+	RecordSequence(partition);
+	RecordPartitionError(partition->partition_id, NULL, NULL);
+	DrawTag(partition->partition_id);
+	ForgetPublishedHorizon(partition->partition_id);
+	InvalidateDefinitions();
+	SqlEnd(&session);
+	relation_close(rel, NoLock);
+	NoteWakeup();
+	AtEOXact_GUC(true, nest_level);
+	ereport(WARNING,
+			(errmsg("the sequence of table \"%s.%s\" is confirmed and goes on above " INT64_FORMAT,
+					partition->schema_name, partition->table_name, partition->highest_seq),
+			 errdetail("Rows that took lower numbers after a restart are not exported by sinks that had passed these numbers."),
+			 errhint("If there are such rows, insert them again.")));
+}

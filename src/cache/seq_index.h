@@ -1,0 +1,35 @@
+/*
+ * seq_index.h
+ *		The unique index on the seq column, found by its shape.
+ */
+#ifndef INCSINK_SEQ_INDEX_H
+#define INCSINK_SEQ_INDEX_H
+
+#include "postgres.h"
+
+#include "access/attnum.h"
+#include "utils/rel.h"
+
+typedef struct SeqIndex
+{
+	Oid			index;
+	bool		partial;		/* only rows with seq_col > 0 */
+	bool		descending;
+} SeqIndex;
+
+/*
+ * Finds a valid unique btree index whose only key is the column and that holds
+ * every row above 0; one without a predicate is preferred.  False if there is
+ * none.  Looks at the catalog only: needs no lock, and promises nothing for later
+ * to callers that hold none.
+ */
+extern bool FindSeqIndex(Oid relid, AttrNumber attnum, SeqIndex *found);
+
+/*
+ * The lowest or the highest value of committed rows in the index of the open
+ * relation, as of now; false if there is none.
+ */
+extern bool SeqIndexBound(Relation rel, const SeqIndex *index, AttrNumber attnum,
+						  bool lowest, int64 *bound);
+
+#endif							/* INCSINK_SEQ_INDEX_H */

@@ -1,0 +1,267 @@
+/*
+ * partition.c
+ *		Attached tables as the catalog knows them.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "catalog/partition.h"
+#include "catalog/sink.h"
+#include "common/sql.h"
+
+/* Digits of a tag: 64 random bits. */
+#define TAG_DIGITS 16
+
+/* Attribute numbers of incsink.partition_state, see sql/incsink--0.1.sql. */
+#define STATE_PARTITION_ID 1
+#define STATE_SEQUENCE_RELFILENODE 4
+#define STATE_HIGHEST_SEQ 5
+#define STATE_RECORDED_HORIZON 6
+#define STATE_RECORDED_AT 7
+
+/* What ReadPartition() expects, in order. */
+#define PARTITION_QUERY \
+	"SELECT d.partition_id, d.dataset, d.source, d.schema_name, d.table_name, d.seq_column," \
+	" d.adopted, d.had_rows, t.tag, s.relid, s.sequence_oid, s.sequence_relfilenode," \
+	" s.highest_seq, s.recorded_horizon, s.recorded_at, s.error, s.hint" \
+	" FROM incsink.partition_def d" \
+	" LEFT JOIN incsink.partition_state s ON s.partition_id = d.partition_id" \
+	" LEFT JOIN incsink.partition_tag t ON t.partition_id = d.partition_id AND t.last_horizon IS NULL "
+
+/* Row "row" of the result of PARTITION_QUERY. */
+static Partition *
+ReadPartition(uint64 row, MemoryContext context)
+{
+	Partition  *partition = MemoryContextAllocZero(context, sizeof(Partition));
+
+	partition->partition_id = SqlGetInt8(row, 1);
+	partition->dataset = SqlGetText(row, 2, context);
+	partition->source = SqlGetText(row, 3, context);
+	partition->schema_name = SqlGetText(row, 4, context);
+	partition->table_name = SqlGetText(row, 5, context);
+	partition->seq_column = SqlGetText(row, 6, context);
+	partition->adopted = SqlGetBool(row, 7);
+	partition->had_rows = SqlGetBool(row, 8);
+	partition->tag = SqlGetText(row, 9, context);
+	partition->relid = SqlGetOid(row, 10);
+	partition->sequence = SqlGetOid(row, 11);
+	partition->sequence_relfilenode = SqlGetOid(row, 12);
+	partition->highest_seq = SqlGetInt8(row, 13);
+	partition->recorded_horizon = SqlGetInt8(row, 14);
+	partition->recorded_at = SqlGetTime(row, 15);
+	partition->error = SqlGetText(row, 16, context);
+	partition->hint = SqlGetText(row, 17, context);
+	return partition;
+}
+
+Partition *
+LoadPartition(int64 partition_id, MemoryContext context)
+{
+	if (SqlRun(PARTITION_QUERY "WHERE d.partition_id = $1", SqlInt8(partition_id)) == 0)
+		return NULL;
+	return ReadPartition(0, context);
+}
+
+Partition *
+LoadPartitionByRelation(Oid relid, MemoryContext context)
+{
+	if (SqlRun(PARTITION_QUERY "WHERE s.relid = $1", SqlOid(relid)) == 0)
+		return NULL;
+	return ReadPartition(0, context);
+}
+
+Partition *
+LoadPartitionByName(const char *dataset, const char *source, MemoryContext context)
+{
+	if (SqlRun(PARTITION_QUERY "WHERE d.dataset = $1 AND d.source = $2",
+			   SqlText(dataset), SqlText(source)) == 0)
+		return NULL;
+	return ReadPartition(0, context);
+}
+
+List *
+LoadPartitions(MemoryContext context)
+{
+	uint64		count = SqlRun0(PARTITION_QUERY "ORDER BY d.partition_id");
+	MemoryContext old = MemoryContextSwitchTo(context);
+	List	   *partitions = NIL;
+
+	for (uint64 row = 0; row < count; row++)
+		partitions = lappend(partitions, ReadPartition(row, context));
+	MemoryContextSwitchTo(old);
+	return partitions;
+}
+
+/*
+ * Scans the table itself with a snapshot of its own: in REPEATABLE READ a query
+ * would show the state as it was when the transaction began.
+ */
+bool
+RefreshPartitionState(Partition *partition)
+{
+	Relation	rel = table_open(CatalogRelation("partition_state"), AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, STATE_PARTITION_ID, BTEqualStrategyNumber, F_INT8EQ,
+				Int64GetDatum(partition->partition_id));
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		TupleDesc	desc = RelationGetDescr(rel);
+		bool		isnull;
+
+		partition->sequence_relfilenode =
+			DatumGetObjectId(heap_getattr(tuple, STATE_SEQUENCE_RELFILENODE, desc, &isnull));
+		partition->highest_seq =
+			DatumGetInt64(heap_getattr(tuple, STATE_HIGHEST_SEQ, desc, &isnull));
+		partition->recorded_horizon =
+			DatumGetInt64(heap_getattr(tuple, STATE_RECORDED_HORIZON, desc, &isnull));
+		partition->recorded_at =
+			DatumGetTimestampTz(heap_getattr(tuple, STATE_RECORDED_AT, desc, &isnull));
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
+/*
+ * A row that a TRUNCATE in progress has updated is left for the next turn: the
+ * worker waits for no lock.  Nothing goes backwards.
+ */
+void
+RecordHorizon(const Partition *partition, int64 horizon, int64 highest_seq)
+{
+	SqlRun("WITH free AS ("
+		   "SELECT partition_id FROM incsink.partition_state WHERE partition_id = $1"
+		   " AND (recorded_horizon < $2 OR highest_seq < $3) FOR UPDATE SKIP LOCKED)"
+		   " UPDATE incsink.partition_state s SET recorded_at = clock_timestamp(),"
+		   " recorded_horizon = GREATEST(s.recorded_horizon, $2),"
+		   " highest_seq = GREATEST(s.highest_seq, $3)"
+		   " FROM free WHERE s.partition_id = free.partition_id",
+		   SqlInt8(partition->partition_id), SqlInt8(horizon), SqlInt8(highest_seq));
+}
+
+void
+RecordPartitionError(int64 partition_id, const char *error, const char *hint)
+{
+	SqlRun("WITH free AS ("
+		   "SELECT partition_id FROM incsink.partition_state WHERE partition_id = $1"
+		   " AND (error IS DISTINCT FROM $2 OR hint IS DISTINCT FROM $3) FOR UPDATE SKIP LOCKED)"
+		   " UPDATE incsink.partition_state s SET error = $2, hint = $3"
+		   " FROM free WHERE s.partition_id = free.partition_id",
+		   SqlInt8(partition_id), SqlText(error), SqlText(hint));
+}
+
+/*
+ * The tag of before is kept with the last horizon recorded under it: its tokens
+ * are good up to there.
+ */
+char *
+DrawTag(int64 partition_id)
+{
+	char	   *tag = RandomHex(TAG_DIGITS);
+
+	SqlRun("UPDATE incsink.partition_tag t SET last_horizon = COALESCE("
+		   "(SELECT s.recorded_horizon FROM incsink.partition_state s"
+		   " WHERE s.partition_id = t.partition_id), 0)"
+		   " WHERE t.partition_id = $1 AND t.last_horizon IS NULL", SqlInt8(partition_id));
+	SqlRun("INSERT INTO incsink.partition_tag (partition_id, tag) VALUES ($1, $2)",
+		   SqlInt8(partition_id), SqlText(tag));
+	return tag;
+}
+
+bool
+FindTag(int64 partition_id, const char *tag, bool *in_force, int64 *last_horizon)
+{
+	if (SqlRun("SELECT last_horizon FROM incsink.partition_tag WHERE partition_id = $1 AND tag = $2",
+			   SqlInt8(partition_id), SqlText(tag)) == 0)
+		return false;
+	*in_force = SqlIsNull(0, 1);
+	*last_horizon = SqlGetInt8(0, 1);
+	return true;
+}
+
+void
+InsertPartition(Partition *partition, Jsonb *options)
+{
+	SqlRun0("SELECT nextval('incsink.object_id_seq')");
+	partition->partition_id = SqlGetInt8(0, 1);
+	SqlRun("INSERT INTO incsink.partition_def (partition_id, dataset, source, schema_name,"
+		   " table_name, seq_column, adopted, had_rows, options)"
+		   " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+		   SqlInt8(partition->partition_id), SqlText(partition->dataset),
+		   SqlText(partition->source), SqlName(partition->schema_name),
+		   SqlName(partition->table_name), SqlName(partition->seq_column),
+		   SqlBool(partition->adopted), SqlBool(partition->had_rows), SqlJsonb(options));
+	SqlRun("INSERT INTO incsink.partition_state (partition_id, relid, sequence_oid,"
+		   " sequence_relfilenode, highest_seq, recorded_horizon) VALUES ($1, $2, $3, $4, $5, $6)",
+		   SqlInt8(partition->partition_id), SqlOid(partition->relid),
+		   SqlOid(partition->sequence), SqlOid(partition->sequence_relfilenode),
+		   SqlInt8(partition->highest_seq), SqlInt8(partition->recorded_horizon));
+	partition->tag = DrawTag(partition->partition_id);
+}
+
+void
+DeletePartition(int64 partition_id)
+{
+	SqlRun("DELETE FROM incsink.partition_def WHERE partition_id = $1", SqlInt8(partition_id));
+	SqlRun("DELETE FROM incsink.partition_state WHERE partition_id = $1", SqlInt8(partition_id));
+	SqlRun("DELETE FROM incsink.partition_tag WHERE partition_id = $1", SqlInt8(partition_id));
+}
+
+/*
+ * A table without its seq column stays unbound, which CheckPartition() reports.
+ * Whatever a watermark has passed was below a horizon.
+ */
+void
+BindPartitions(void)
+{
+	(void) SqlRun0("INSERT INTO incsink.partition_state AS o (partition_id, relid, sequence_oid,"
+				   " sequence_relfilenode, highest_seq, recorded_horizon)"
+				   " SELECT d.partition_id, c.oid, s.oid, s.relfilenode, 0, COALESCE((SELECT max(w.seq)"
+				   "  FROM incsink.watermark w WHERE w.partition_id = d.partition_id), 0)"
+				   " FROM incsink.partition_def d"
+				   " JOIN pg_catalog.pg_namespace n ON n.nspname = d.schema_name"
+				   " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = d.table_name"
+				   "  AND c.relkind = 'r'"
+				   " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = d.seq_column"
+				   "  AND a.attidentity = 'a' AND NOT a.attisdropped"
+				   " JOIN pg_catalog.pg_depend p ON p.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+				   "  AND p.refobjid = c.oid AND p.refobjsubid = a.attnum AND p.deptype = 'i'"
+				   "  AND p.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+				   " JOIN pg_catalog.pg_class s ON s.oid = p.objid AND s.relkind = 'S'"
+				   " ON CONFLICT (partition_id) DO UPDATE SET relid = EXCLUDED.relid,"
+				   " sequence_oid = EXCLUDED.sequence_oid,"
+				   " sequence_relfilenode = EXCLUDED.sequence_relfilenode, highest_seq = 0"
+				   " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class x WHERE x.oid = o.relid)");
+}
+
+void
+RecordSequence(const Partition *partition)
+{
+	SqlRun("UPDATE incsink.partition_state SET sequence_oid = $2, sequence_relfilenode = $3,"
+		   " highest_seq = GREATEST(highest_seq, $4) WHERE partition_id = $1"
+		   " AND (sequence_oid <> $2 OR sequence_relfilenode <> $3 OR highest_seq < $4)",
+		   SqlInt8(partition->partition_id), SqlOid(partition->sequence),
+		   SqlOid(partition->sequence_relfilenode), SqlInt8(partition->highest_seq));
+}
+
+int64
+HighestPosition(int64 partition_id)
+{
+	SqlRun("SELECT GREATEST("
+		   "(SELECT max(seq) FROM incsink.watermark WHERE partition_id = $1),"
+		   " (SELECT max(until_seq) FROM incsink.intent WHERE partition_id = $1), 0)",
+		   SqlInt8(partition_id));
+	return SqlGetInt8(0, 1);
+}

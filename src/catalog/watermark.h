@@ -1,0 +1,89 @@
+/*
+ * watermark.h
+ *		Positions of deliveries and the intents in front of them.
+ *
+ * An intent is committed and flushed before the first byte of its batch leaves; the
+ * watermark moves only in the transaction that deletes the intent.  Callers hold
+ * the row of sink_table_def (LockSinkTable) and an open SqlSession.
+ */
+#ifndef INCSINK_WATERMARK_H
+#define INCSINK_WATERMARK_H
+
+#include "postgres.h"
+
+#include "common/token.h"
+#include "nodes/pg_list.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+
+/* The destination of a sink that has only one; its row is the front. */
+#define FRONT_DESTINATION ""
+
+typedef struct Watermark
+{
+	char	   *epoch;
+	Position	position;
+	int64		rows_exported;
+	int64		bytes_exported;
+} Watermark;
+
+typedef struct Intent
+{
+	int64		intent_id;
+	char	   *batch_id;		/* 32 hex digits */
+	int64		sink_id;
+	int64		partition_id;
+	const char *destination;
+	char	   *epoch;
+	Position	since;			/* exclusive */
+	Position	until;			/* inclusive */
+	int64		row_count;
+	int64		byte_count;
+	char	  **digests;		/* SHA-256 in hex of every body it was sent with */
+	int			ndigests;
+	Jsonb	   *encoding;		/* format, columns, filter it is encoded with */
+	char	   *object_key;		/* blob sinks, or NULL */
+	int			attempts;
+	TimestampTz created_at;
+} Intent;
+
+/* NULL if there is no row. */
+extern Watermark *LoadWatermark(int64 sink_id, int64 partition_id, MemoryContext context);
+
+/* Intents of a delivery in the order of their ranges. */
+extern List *LoadIntents(int64 sink_id, int64 partition_id, MemoryContext context);
+
+/* Draws a nonce and makes the id of a batch whose other fields are set. */
+#define BATCH_ID_LENGTH 32
+extern char *MakeBatchId(const Intent *intent);
+
+/*
+ * Inserts the intent, with its first attempt, and sets intent_id.  The caller
+ * commits before anything is sent.
+ */
+extern void InsertIntent(Intent *intent);
+
+/*
+ * Notes one more attempt, with a body of the given size and digest; a digest that
+ * is new is added to the others.  False if the intent is gone (fenced).
+ */
+extern bool NoteAttempt(const Intent *intent, int64 rows, int64 bytes, const char *digest);
+
+/*
+ * Deletes the intent and moves the watermark over its range.  False if it moved
+ * nothing: the intent is gone, the epoch is another one, or the watermark does not
+ * stand at the intent's since; the caller rolls its subtransaction back.
+ */
+extern bool AcknowledgeIntent(const Intent *intent);
+
+/*
+ * Moves the watermark over a range that holds no row to export, without an intent.
+ * False as above.
+ */
+extern bool PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch,
+						   Position since, Position until);
+
+/* Gives the watermark a new epoch once no intent of the old one is left. */
+extern bool BeginEpoch(int64 sink_id, int64 partition_id, const char *old_epoch, const char *epoch);
+
+#endif							/* INCSINK_WATERMARK_H */

@@ -1,0 +1,53 @@
+/*
+ * batch.h
+ *		Rows of a range as the body of a batch.
+ */
+#ifndef INCSINK_BATCH_H
+#define INCSINK_BATCH_H
+
+#include "postgres.h"
+
+#include "cache/reader.h"
+#include "encode/encoder.h"
+#include "utils/jsonb.h"
+
+/* How a batch is encoded; kept in its intent, so that a retry does the same. */
+typedef struct Encoding
+{
+	const EncoderRoutine *encoder;
+	char	  **columns;		/* NULL = all */
+	int			ncolumns;
+	char	   *filter;			/* NULL = none */
+} Encoding;
+
+extern Jsonb *FormatEncoding(const Encoding *encoding);
+/* In CurrentMemoryContext; ERROR if it is of a format that this library lacks. */
+extern Encoding *ParseEncoding(Jsonb *json);
+
+typedef struct RangeLimits
+{
+	int64		rows;
+	int64		bytes;			/* a single larger row still goes, alone */
+} RangeLimits;
+
+#define NO_LIMITS ((RangeLimits) {PG_INT64_MAX, PG_INT64_MAX})
+
+typedef struct EncodedRange
+{
+	ReaderStatus status;		/* other than READER_OK: nothing was read */
+	int64		rows;			/* in the body */
+	Position	until;			/* how far it got: the last row's position at a
+								 * limit, else the end of the range */
+} EncodedRange;
+
+/*
+ * Encodes the rows of (since, until] into body, as the role given and with its
+ * privileges, with a snapshot taken now.  Needs a transaction; takes the relation's
+ * lock conditionally and keeps it to the transaction's end.  Raises what ReaderOpen
+ * and the types' output functions raise.
+ */
+extern EncodedRange EncodeRange(const Partition *partition, Oid role, const Encoding *encoding,
+								Position since, Position until, RangeLimits limits,
+								ByteBuffer *body);
+
+#endif							/* INCSINK_BATCH_H */

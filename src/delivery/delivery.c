@@ -1,0 +1,349 @@
+/*
+ * delivery.c
+ *		The life of a delivery in memory: made, reloaded, due, destroyed.
+ */
+#include "postgres.h"
+
+#include "catalog/delivery_state.h"
+#include "common/settings.h"
+#include "common/sql.h"
+#include "delivery/delivery.h"
+#include "delivery/steps.h"
+#include "utils/memutils.h"
+
+/* How long something that is locked, or memory that is short, is left alone. */
+#define BUSY_PAUSE_MS 100
+/* The same where looking has cost a wait (lock_timeout). */
+#define LOCK_TIMEOUT_PAUSE_MS 1000
+
+static size_t memory_held = 0;
+
+size_t
+DeliveryMemory(void)
+{
+	return memory_held;
+}
+
+void
+AccountBody(Delivery *delivery)
+{
+	memory_held += delivery->body.capacity;
+	memory_held -= delivery->accounted;
+	delivery->accounted = delivery->body.capacity;
+}
+
+void
+ReleaseBody(Delivery *delivery)
+{
+	if (delivery->body.data != NULL)
+		ByteBufferFree(&delivery->body);
+	AccountBody(delivery);
+	if (delivery->attempt_context != NULL)
+		MemoryContextDelete(delivery->attempt_context);
+	delivery->attempt_context = NULL;
+	delivery->credentials = NULL;
+}
+
+char *
+DeliveryFingerprint(const SinkDefinition *sink, const SinkTable *table)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "%s|%s|%s|%u|%s|%s|%s", sink->kind, sink->url,
+					 sink->credentials ? sink->credentials : "", sink->owner,
+					 JsonbToCString(NULL, &sink->raw_options->root, VARSIZE(sink->raw_options)),
+					 table->epoch, table->filter ? table->filter : "");
+	for (int i = 0; i < table->ncolumns; i++)
+		appendStringInfo(&text, "|%s", table->columns[i]);
+	return text.data;
+}
+
+Delivery *
+DeliveryCreate(SinkDefinition *sink, SinkTable *table, PartitionRun *run, const SinkKind *kind,
+			   HttpPool *pool)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "incsink delivery",
+												  ALLOCSET_SMALL_SIZES);
+	Delivery   *delivery = MemoryContextAllocZero(context, sizeof(Delivery));
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	delivery->context = context;
+	delivery->sink_id = table->sink_id;
+	delivery->partition_id = table->partition_id;
+	delivery->sink = sink;
+	delivery->table = table;
+	delivery->run = run;
+	delivery->kind = kind;
+	delivery->pool = pool;
+	delivery->fingerprint = DeliveryFingerprint(sink, table);
+	DeliveryReload(delivery);
+	MemoryContextSwitchTo(old);
+	return delivery;
+}
+
+/* Sets reason and hint, to be stored if "due"; strings are copied. */
+void
+SetReason(Delivery *delivery, const char *reason, const char *hint)
+{
+	if (delivery->reason != NULL)
+		pfree(delivery->reason);
+	if (delivery->hint != NULL)
+		pfree(delivery->hint);
+	delivery->reason = reason ? MemoryContextStrdup(delivery->context, reason) : NULL;
+	delivery->hint = hint && *hint ? MemoryContextStrdup(delivery->context, hint) : NULL;
+}
+
+/* The same for a failure, which is also noted as the last error. */
+void
+SetFailure(Delivery *delivery, const char *reason, const char *hint)
+{
+	SetReason(delivery, reason, hint);
+	if (delivery->error != NULL)
+		pfree(delivery->error);
+	delivery->error = MemoryContextStrdup(delivery->context, reason);
+	delivery->record_due = true;
+}
+
+/* Halts for what neither time nor the receiver can mend. */
+void
+HaltDelivery(Delivery *delivery, const char *reason, const char *hint)
+{
+	delivery->status.state = DELIVERY_HALTED;
+	delivery->status.retry_at = 0;
+	delivery->status.failures = Max(delivery->status.failures, 1);
+	SetFailure(delivery, reason, hint);
+}
+
+static void
+DropBatch(Delivery *delivery)
+{
+	ReleaseBody(delivery);
+	if (delivery->batch_context != NULL)
+		MemoryContextDelete(delivery->batch_context);
+	delivery->batch_context = NULL;
+	delivery->intent = NULL;
+	delivery->encoding = NULL;
+}
+
+static void
+ReloadBatch(Delivery *delivery)
+{
+	List	   *intents;
+
+	DropBatch(delivery);
+	delivery->batch_context = AllocSetContextCreate(delivery->context, "incsink batch",
+													ALLOCSET_SMALL_SIZES);
+	intents = LoadIntents(delivery->sink_id, delivery->partition_id,
+						  delivery->batch_context);
+	if (intents != NIL)
+		delivery->intent = linitial(intents);
+}
+
+static void
+ReloadRecord(Delivery *delivery)
+{
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "incsink record",
+												  ALLOCSET_SMALL_SIZES);
+	DeliveryRecord record = LoadDeliveryRecord(delivery->sink_id, delivery->partition_id, scratch);
+
+	delivery->has_record = record.state != NULL;
+	if (record.state == NULL || !DeliveryStateByName(record.state, &delivery->status.state))
+		delivery->status.state = DELIVERY_WAITING;
+	delivery->status.failures = record.failures;
+	delivery->status.retry_at = record.retry_at;
+	SetReason(delivery, record.reason, record.hint);
+	MemoryContextDelete(scratch);
+}
+
+void
+DeliveryReload(Delivery *delivery)
+{
+	Watermark  *watermark;
+	int64		rows_exported;
+	int64		bytes_exported;
+
+	Assert(!delivery->status.in_flight);
+	memset(&delivery->status, 0, sizeof(delivery->status));
+	delivery->status.enabled = delivery->sink->enabled;
+	delivery->reload_due = false;
+	ReloadRecord(delivery);
+	ReloadBatch(delivery);
+	delivery->status.has_intent = delivery->intent != NULL;
+
+	watermark = LoadWatermark(delivery->sink_id, delivery->partition_id,
+							  delivery->context);
+	if (watermark == NULL)
+	{
+		HaltDelivery(delivery, "the watermark of this delivery is missing from incsink.watermark",
+					 "Remove the table from the sink and add it again with the start you want.");
+		return;
+	}
+	if (delivery->epoch != NULL)
+		pfree(delivery->epoch);
+	delivery->epoch = watermark->epoch;
+	delivery->position = watermark->position;
+	rows_exported = watermark->rows_exported;
+	bytes_exported = watermark->bytes_exported;
+	pfree(watermark);
+	if (delivery->intent != NULL &&
+		(strcmp(delivery->intent->epoch, delivery->epoch) != 0 ||
+		 ComparePositions(delivery->intent->since, delivery->position) != 0))
+	{
+		HaltDelivery(delivery, "the intent of this delivery does not begin at its watermark",
+					 "Remove the table from the sink and add it again with the start you want.");
+		return;
+	}
+	if (delivery->row_bytes == 0 && rows_exported > 0)
+		delivery->row_bytes = (double) bytes_exported / rows_exported;
+	if (delivery->sink->options == NULL)
+		HaltDelivery(delivery, delivery->sink->options_error,
+					 "Correct the options with incsink_alter_sink().");
+}
+
+void
+DeliveryDestroy(Delivery *delivery)
+{
+	if (delivery->attempt != NULL)
+		HttpPoolCancel(delivery->pool, delivery->attempt);
+	ReleaseBody(delivery);
+	MemoryContextDelete(delivery->context);
+}
+
+/*
+ * The triggers.  The number of seqs between position and horizon is an upper bound
+ * of the rows that wait.  Once a trigger has fired, everything up to the horizon of
+ * that moment goes, in as many batches as it takes.
+ */
+bool
+FlushIsDue(Delivery *delivery, Position position, TimestampTz now)
+{
+	const SinkOptions *options = delivery->sink->options;
+	int64		horizon = delivery->run->tracker.horizon;
+	int64		waiting = horizon - position.seq;
+
+	if (!delivery->run->readable || waiting <= 0)
+	{
+		delivery->waiting_since = 0;
+		return false;
+	}
+	if (position.seq < delivery->flush_until)
+		return true;
+	if (delivery->waiting_since == 0)
+		delivery->waiting_since = now;
+	if (options->flush_interval > 0 &&
+		now < TimestampTzPlusMilliseconds(delivery->waiting_since, options->flush_interval) &&
+		waiting < options->flush_rows &&
+		waiting * delivery->row_bytes < options->flush_bytes &&
+		!FlushIsRequested(delivery->sink_id))
+		return false;
+	delivery->flush_until = horizon;
+	delivery->waiting_since = 0;
+	return true;
+}
+
+/* A delivery that holds nothing may always hold one batch if nobody holds any. */
+static bool
+MemoryIsShort(const Delivery *delivery)
+{
+	size_t		limit = (size_t) setting_buffer_memory * 1024;
+	size_t		others = memory_held - delivery->accounted;
+
+	return others > 0 && others + delivery->sink->options->flush_bytes > limit;
+}
+
+DeliveryAction
+NextAction(Delivery *delivery, TimestampTz now)
+{
+	DeliveryEvent event = {.type = EVENT_TICK, .now = now};
+
+	if (delivery->sink->options == NULL)
+		return ACTION_NONE;
+	event.flush_due = !delivery->status.has_intent && delivery->status.enabled &&
+		FlushIsDue(delivery, delivery->position, now);
+	return DecideDelivery(&delivery->status, &event, NULL);
+}
+
+bool
+DeliveryIsDue(Delivery *delivery, TimestampTz now)
+{
+	DeliveryAction action;
+
+	if (delivery->status.in_flight || delivery->look_again_at > now)
+		return false;
+	if (delivery->record_due || delivery->reload_due)
+		return true;
+	action = NextAction(delivery, now);
+	if (action == ACTION_NONE)
+		return false;
+	if (action == ACTION_ATTEMPT && !delivery->run->readable)
+		return false;
+	if (action != ACTION_ADVANCE && MemoryIsShort(delivery))
+	{
+		delivery->look_again_at = TimestampTzPlusMilliseconds(now, BUSY_PAUSE_MS);
+		return false;
+	}
+	return true;
+}
+
+bool
+DeliveryHasNews(const Delivery *delivery, TimestampTz now)
+{
+	if (delivery->status.in_flight || delivery->look_again_at > now)
+		return false;
+	return delivery->status.acknowledged || delivery->record_due || delivery->reload_due;
+}
+
+TimestampTz
+DeliveryDueAt(const Delivery *delivery)
+{
+	TimestampTz due = 0;
+
+	if (delivery->status.in_flight || delivery->sink->options == NULL || !delivery->status.enabled)
+		return 0;
+	if (delivery->look_again_at > 0)
+		due = delivery->look_again_at;
+	else if (delivery->status.retry_at > 0)
+		due = delivery->status.retry_at;
+	else if (delivery->waiting_since > 0)
+		due = TimestampTzPlusMilliseconds(delivery->waiting_since,
+										  delivery->sink->options->flush_interval);
+	return due;
+}
+
+/*
+ * Skips this delivery for a moment.  A lock that stays is shown, once; locks that
+ * come and go cost no write.
+ */
+void
+NoteBusy(Delivery *delivery, TimestampTz now, const char *reason)
+{
+	delivery->look_again_at = TimestampTzPlusMilliseconds(now, BUSY_PAUSE_MS);
+	if (delivery->busy_since == 0)
+		delivery->busy_since = now;
+	if (delivery->busy_recorded || delivery->has_record ||
+		now < TimestampTzPlusMilliseconds(delivery->busy_since, 1000))
+		return;
+	SetReason(delivery, reason, NULL);
+	delivery->busy_recorded = true;
+	delivery->record_due = true;
+}
+
+void
+NoteLockTimeout(Delivery *delivery, TimestampTz now)
+{
+	NoteBusy(delivery, now, "a row of its catalog tables is locked by another session");
+	delivery->look_again_at = TimestampTzPlusMilliseconds(now, LOCK_TIMEOUT_PAUSE_MS);
+}
+
+void
+NoteNotBusy(Delivery *delivery)
+{
+	delivery->busy_since = 0;
+	delivery->look_again_at = 0;
+	if (!delivery->busy_recorded)
+		return;
+	SetReason(delivery, NULL, NULL);
+	delivery->busy_recorded = false;
+	delivery->record_due = true;
+}

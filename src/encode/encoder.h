@@ -1,0 +1,89 @@
+/*
+ * encoder.h
+ *		Rows as bytes: one struct of callbacks a format.
+ *
+ * A body is a function of the rows, the shape of the table and the options of
+ * the sink alone: encoders never look at session settings.
+ */
+#ifndef INCSINK_ENCODER_H
+#define INCSINK_ENCODER_H
+
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "executor/tuptable.h"
+
+/*
+ * Growing byte buffer, unlike StringInfo not bound to 1 GB.  Owned by the
+ * memory context it was made in; reused from batch to batch.
+ */
+typedef struct ByteBuffer
+{
+	char	   *data;
+	size_t		length;			/* bytes used */
+	size_t		capacity;		/* bytes allocated */
+	MemoryContext context;
+} ByteBuffer;
+
+extern void ByteBufferInit(ByteBuffer *buffer, size_t capacity);
+extern void ByteBufferReset(ByteBuffer *buffer);
+extern void ByteBufferFree(ByteBuffer *buffer);
+extern void ByteBufferGrow(ByteBuffer *buffer, size_t more);
+
+/* Makes room for "more" bytes behind the used ones. */
+static inline void
+ByteBufferReserve(ByteBuffer *buffer, size_t more)
+{
+	if (unlikely(buffer->capacity - buffer->length < more))
+		ByteBufferGrow(buffer, more);
+}
+
+static inline void
+ByteBufferAppend(ByteBuffer *buffer, const void *bytes, size_t length)
+{
+	ByteBufferReserve(buffer, length);
+	memcpy(buffer->data + buffer->length, bytes, length);
+	buffer->length += length;
+}
+
+/* State of an encoder for one row shape; see EncoderRoutine.begin. */
+typedef struct Encoder Encoder;
+
+typedef struct EncoderRoutine
+{
+	const char *format;			/* value of the option "format" */
+	const char *content_type;	/* of an HTTP body */
+	const char *extension;		/* of an object's name, without the dot */
+
+	/*
+	 * Chooses a writer for each column to be written, in the given order. The
+	 * attribute numbers point into desc, which must outlive the encoder.
+	 * Everything is allocated in CurrentMemoryContext.
+	 */
+	Encoder    *(*begin) (TupleDesc desc, const AttrNumber *attnums, int nattnums);
+
+	/*
+	 * Appends one row.  The slot must have been deformed up to
+	 * encoder->last_attnum by slot_getsomeattrs(); the encoder does that.
+	 * Leaves nothing allocated in CurrentMemoryContext that grows with rows.
+	 */
+	void		(*row) (Encoder *encoder, TupleTableSlot *slot, ByteBuffer *buffer);
+
+	/* Appends what ends a body (nothing for NDJSON). */
+	void		(*finish) (Encoder *encoder, ByteBuffer *buffer);
+} EncoderRoutine;
+
+/* NULL for an unknown format. */
+extern const EncoderRoutine *EncoderForFormat(const char *format);
+
+extern const EncoderRoutine NdjsonEncoder;
+
+/*
+ * Sets, until the end of the GUC nest level of the caller, every setting that
+ * an output function could look at (DateStyle, IntervalStyle, TimeZone,
+ * extra_float_digits, bytea_output, lc_monetary, xmlbinary, search_path, ...)
+ * to one fixed value.
+ */
+extern void PinOutputSettings(void);
+
+#endif							/* INCSINK_ENCODER_H */

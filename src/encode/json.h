@@ -1,0 +1,110 @@
+/*
+ * json.h
+ *		What the files of the JSON encoders share.  Private to src/encode.
+ */
+#ifndef INCSINK_JSON_H
+#define INCSINK_JSON_H
+
+#include "postgres.h"
+
+#include "encode/encoder.h"
+#include "fmgr.h"
+
+typedef struct JsonColumn JsonColumn;
+
+/*
+ * Writes one value that is not NULL at "at" and returns the place behind it.
+ *
+ * There is room for column->room bytes at "at", and for the rest of the row
+ * behind them.  A writer that may need more calls JsonMakeRoom(), which may
+ * move the buffer.  buffer->length is stale in between: "at" is the truth.
+ */
+typedef char *(*JsonWriteValue) (JsonColumn *column, Datum value,
+								 ByteBuffer *buffer, char *at);
+
+/* Room of a column whose writer makes room itself: null, or the quotes. */
+#define JSON_OPEN_ROOM		8
+
+/* Length of "1970-01-01". */
+#define JSON_DATE_LENGTH	10
+
+struct JsonColumn
+{
+	JsonWriteValue write;
+	int			index;			/* place in tts_values and tts_isnull */
+	int			lead_length;
+	char	   *lead;			/* {"name": or ,"name": padded to JSON_BLOCK */
+	size_t		room;			/* most bytes of a value, unless it makes room */
+	size_t		behind;			/* most bytes of what follows in the row */
+
+	/* for some writers only */
+	MemoryContext scratch;		/* reset after each row */
+	bool		convert;		/* the server's encoding is not UTF-8 */
+	uint32		cached_day;		/* the day that cached_date spells */
+	char		cached_date[JSON_DATE_LENGTH];
+	FmgrInfo	output;			/* output function, for any other type */
+};
+
+/* Bytes are moved in blocks of this size; a copy may write one block too far. */
+#define JSON_BLOCK			16
+
+/*
+ * Most bytes that JsonEscapeBytes() writes at all, "length" bytes being given:
+ * \u0000 for each, and the block that is written too far.
+ */
+#define JSON_ESCAPED_ROOM(length)	((length) * 6 + JSON_BLOCK)
+
+/* The same for JsonCompactBytes(). */
+#define JSON_COMPACTED_ROOM(length) ((length) + JSON_BLOCK)
+
+/*
+ * Makes room for "need" bytes at "at", beside what the rest of the row needs.
+ * Returns where "at" is now.
+ */
+static inline char *
+JsonMakeRoom(const JsonColumn *column, ByteBuffer *buffer, char *at,
+			 size_t need)
+{
+	buffer->length = at - buffer->data;
+	ByteBufferReserve(buffer, need + column->behind);
+	return buffer->data + buffer->length;
+}
+
+/* Copies what is known to fit. */
+static inline char *
+JsonPut(char *at, const char *text, size_t length)
+{
+	memcpy(at, text, length);
+	return at + length;
+}
+
+/* json_text.c */
+extern char *JsonEscapeBytes(char *at, const char *bytes, size_t length);
+extern char *JsonCompactBytes(char *at, const char *bytes, size_t length);
+extern char *JsonWriteString(JsonColumn *column, const char *bytes,
+							 size_t length, ByteBuffer *buffer, char *at);
+extern char *JsonWriteCompacted(JsonColumn *column, const char *bytes,
+								size_t length, ByteBuffer *buffer, char *at);
+extern bool JsonMustConvert(void);
+extern const char *JsonConvertToUtf8(const char *bytes, size_t *length);
+
+/* json_time.c */
+#define JSON_TIME_ROOM		48	/* "294276-12-31T23:59:59.999999+00:00" fits */
+
+extern char *JsonWriteDate(JsonColumn *column, Datum value,
+						   ByteBuffer *buffer, char *at);
+extern char *JsonWriteTimestamp(JsonColumn *column, Datum value,
+								ByteBuffer *buffer, char *at);
+extern char *JsonWriteTimestampTz(JsonColumn *column, Datum value,
+								  ByteBuffer *buffer, char *at);
+
+/* jsonb.c */
+extern char *JsonWriteJsonb(JsonColumn *column, Datum value,
+							ByteBuffer *buffer, char *at);
+
+/* json_types.c */
+extern char *JsonWriteNumeric(JsonColumn *column, Datum value,
+							  ByteBuffer *buffer, char *at);
+extern void JsonChooseWriter(JsonColumn *column, Oid type);
+
+#endif							/* INCSINK_JSON_H */

@@ -1,0 +1,145 @@
+/*
+ * incsink.c
+ *		Load: settings, hooks, shared memory and the static launcher.
+ *
+ * Hooks do nothing but look at the statement until one concerns an attached table:
+ * statements that must come first in a transaction (SET TRANSACTION) still do.
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "optimizer/planner.h"
+#include "postmaster/bgworker.h"
+#include "tcop/utility.h"
+
+#include "access/table.h"
+#include "cache/explicit_seq.h"
+#include "catalog/namespace.h"
+#include "common/compat.h"
+#include "common/settings.h"
+#include "common/shared.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+static planner_hook_type previous_planner_hook = NULL;
+static ExecutorFinish_hook_type previous_finish_hook = NULL;
+static ProcessUtility_hook_type previous_utility_hook = NULL;
+
+/* Sees what views, rules and function bodies have become, which parse analysis does not. */
+static PlannedStmt *
+PlannerHook(PLANNER_HOOK_PARAMETERS)
+{
+	RefuseExplicitSeqInQuery(parse);
+	if (previous_planner_hook)
+		return previous_planner_hook(PLANNER_HOOK_ARGUMENTS);
+	return standard_planner(PLANNER_HOOK_ARGUMENTS);
+}
+
+/* Wakes the worker after a statement that wrote to an attached table. */
+static void
+FinishHook(QueryDesc *queryDesc)
+{
+	EState	   *estate = queryDesc->estate;
+	ListCell   *cell;
+
+	if (previous_finish_hook)
+		previous_finish_hook(queryDesc);
+	else
+		standard_ExecutorFinish(queryDesc);
+	foreach(cell, estate->es_opened_result_relations)
+	{
+		ResultRelInfo *result = lfirst(cell);
+
+		if (RelationIsAttached(result->ri_RelationDesc))
+		{
+			NoteWakeup();
+			return;
+		}
+	}
+}
+
+/* COPY FROM opens its relation itself, so it is looked at by name once it is done. */
+static void
+NoteCopy(CopyStmt *copy)
+{
+	Oid			relid;
+	Relation	relation;
+
+	if (!copy->is_from || copy->relation == NULL)
+		return;
+	relid = RangeVarGetRelid(copy->relation, NoLock, true);
+	relation = OidIsValid(relid) ? try_table_open(relid, NoLock) : NULL;
+	if (relation == NULL)
+		return;
+	if (RelationIsAttached(relation))
+		NoteWakeup();
+	table_close(relation, NoLock);
+}
+
+static void
+UtilityHook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *statement = pstmt->utilityStmt;
+	bool		is_copy = IsA(statement, CopyStmt);
+	bool		finishes_prepared = false;
+
+	if (is_copy)
+		RefuseExplicitSeqInCopy((CopyStmt *) statement);
+	else if (IsA(statement, TransactionStmt))
+	{
+		TransactionStmtKind kind = ((TransactionStmt *) statement)->kind;
+
+		finishes_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
+	}
+
+	if (previous_utility_hook)
+		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+
+	/* A COMMIT may have freed its own statement: only the flags are used here. */
+	if (finishes_prepared)
+		WakeWorkers(MyDatabaseId);
+	else if (is_copy)
+		NoteCopy((CopyStmt *) statement);
+}
+
+static void
+RegisterLauncher(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = 5;
+	strlcpy(worker.bgw_library_name, "incsink", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, LAUNCHER_FUNCTION, sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, "incsink launcher", sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, "incsink launcher", sizeof(worker.bgw_type));
+	RegisterBackgroundWorker(&worker);
+}
+
+void
+_PG_init(void)
+{
+	DefineSettings();
+	if (process_shared_preload_libraries_in_progress)
+	{
+		RequestSharedMemory();
+		if (!IsBinaryUpgrade)
+			RegisterLauncher();
+	}
+	previous_planner_hook = planner_hook;
+	planner_hook = PlannerHook;
+	previous_finish_hook = ExecutorFinish_hook;
+	ExecutorFinish_hook = FinishHook;
+	previous_utility_hook = ProcessUtility_hook;
+	ProcessUtility_hook = UtilityHook;
+}

@@ -1,0 +1,70 @@
+/*
+ * url.h
+ *		Where a sink may point, and the placeholders of its URL, headers and keys.
+ */
+#ifndef INCSINK_SINK_URL_H
+#define INCSINK_SINK_URL_H
+
+#include "postgres.h"
+
+#include "catalog/credentials.h"
+#include "common/token.h"
+#include "datatype/timestamp.h"
+
+/* "forward" for http and https, "blob" for file; raises for another scheme. */
+extern const char *SinkKindOfUrl(const char *url);
+
+/*
+ * Checks that a sink of "owner" may point there: the form of the URL and its
+ * placeholders, incsink.allowed_url_prefixes, pg_write_server_files, and that no
+ * file goes into the data directory or a tablespace.  Raises an ERROR.
+ */
+extern void CheckSinkUrl(const char *url, Oid owner);
+
+/* The directory of a file URL. */
+extern char *FileUrlDirectory(const char *url);
+
+/* What placeholders of one batch stand for. */
+typedef struct KeyValues
+{
+	const char *batch_id;
+	const char *dataset;
+	const char *source;
+	const char *sink;
+	const char *destination;
+	const char *instance;
+	const char *epoch;
+	const char *ext;			/* without the dot */
+	Position	since;
+	Position	until;
+	TimestampTz time;			/* the intent's: a retry makes the same key */
+} KeyValues;
+
+/*
+ * The object key of a batch, in CurrentMemoryContext.  Every value is escaped so
+ * that it is one part of a file name: everything but A-Z a-z 0-9 - _ . ~ is
+ * percent-encoded, leading dots too, and a value that would be longer than 160
+ * bytes ends in "!" and a hash.  since and until are padded to 19 digits.  date
+ * and hour are UTC.  Raises ERRCODE_NAME_TOO_LONG for a part beyond 255 bytes.
+ */
+extern char *ExpandKey(const char *template, const KeyValues *values);
+
+typedef enum ExpandPlace
+{
+	EXPAND_URL,					/* values are percent-encoded */
+	EXPAND_HEADER				/* values are made printable ASCII, secrets are
+								 * taken as they are */
+} ExpandPlace;
+
+/*
+ * A URL or header value with its placeholders filled in.  "credentials" may be
+ * NULL.  Raises ERRCODE_UNDEFINED_OBJECT for a secret that is not there, with its
+ * name.
+ */
+extern char *ExpandPlaceholders(const char *template, ExpandPlace place,
+								const KeyValues *values, const Credentials *credentials);
+
+/* The secret of that name; raises as above when it is not there. */
+extern const char *RequireSecret(const char *name, const Credentials *credentials);
+
+#endif							/* INCSINK_SINK_URL_H */

@@ -1,0 +1,158 @@
+/*
+ * partitions.c
+ *		Each turn's look at the sequences of all partitions.
+ *
+ * Reading a sequence that nobody drew from costs a lock that does not wait and one
+ * buffer; the catalog is written only when something changed.
+ */
+#include "postgres.h"
+
+#include "cache/integrity.h"
+#include "common/sql.h"
+#include "common/subtransaction.h"
+#include "utils/timestamp.h"
+#include "worker/definitions.h"
+
+#define CHECK_EVERY_MS 10000	/* a whole look at a partition that is quiet */
+#define RECORD_EVERY_MS 1000	/* the horizon, for standbys */
+
+typedef struct RefreshCall
+{
+	Workload   *workload;
+	PartitionRun *run;
+	TimestampTz now;
+} RefreshCall;
+
+/* What a restarted sequence must not be below. */
+static int64
+HighestHeld(const Workload *workload, const PartitionRun *run)
+{
+	int64		highest = 0;
+	ListCell   *cell;
+
+	foreach(cell, workload->deliveries)
+	{
+		const Delivery *delivery = lfirst(cell);
+
+		if (delivery->run != run)
+			continue;
+		highest = Max(highest, delivery->position.seq);
+		if (delivery->intent != NULL)
+			highest = Max(highest, delivery->intent->until.seq);
+	}
+	return highest;
+}
+
+static void
+StoreError(MemoryContext definitions, Partition *partition, const char *error, const char *hint)
+{
+	SqlSession	session;
+
+	if (error == NULL && partition->error == NULL)
+		return;
+	if (error != NULL && partition->error != NULL && strcmp(error, partition->error) == 0)
+		return;
+	SqlBegin(&session);
+	RecordPartitionError(partition->partition_id, error, hint);
+	SqlEnd(&session);
+	partition->error = error ? MemoryContextStrdup(definitions, error) : NULL;
+}
+
+/* True if the partition is whole; otherwise its deliveries stand still, and it says so. */
+static bool
+CheckRun(const Workload *workload, PartitionRun *run, const SequenceReading *reading)
+{
+	char	   *error = NULL;
+	char	   *hint = NULL;
+	bool		whole = CheckPartition(run->partition, reading, HighestHeld(workload, run),
+									   &error, &hint);
+
+	StoreError(workload->definitions, run->partition, whole ? NULL : error, hint);
+	return whole;
+}
+
+static bool
+RecordIsDue(const Workload *workload, const PartitionRun *run, TimestampTz now)
+{
+	return workload->class == WORKER_FORWARD &&
+		run->tracker.horizon > run->partition->recorded_horizon &&
+		TimestampDifferenceExceeds(run->partition->recorded_at, now, RECORD_EVERY_MS);
+}
+
+static void
+StoreHorizon(PartitionRun *run, TimestampTz now)
+{
+	SqlSession	session;
+
+	SqlBegin(&session);
+	RecordHorizon(run->partition, run->tracker.horizon, run->last_drawn);
+	SqlEnd(&session);
+	run->partition->recorded_horizon = run->tracker.horizon;
+	run->partition->recorded_at = now;
+}
+
+static void
+RefreshPartition(void *arg)
+{
+	RefreshCall *call = arg;
+	PartitionRun *run = call->run;
+	SequenceReading reading;
+	bool		known = ReadSequence(run->partition->sequence, &reading);
+	bool		check_due = !run->readable || run->checked_at == 0 ||
+		TimestampDifferenceExceeds(run->checked_at, call->now, CHECK_EVERY_MS);
+
+	if (known && (reading.last_drawn != run->last_drawn || check_due))
+	{
+		run->readable = CheckRun(call->workload, run, &reading);
+		run->checked_at = call->now;
+		run->last_drawn = reading.last_drawn;
+	}
+	else if (!known)
+	{
+		run->readable = false;
+		(void) CheckRun(call->workload, run, NULL);
+	}
+	if (!run->readable)
+		return;
+	if (HorizonAdvance(&run->tracker, &reading))
+		PublishHorizon(run->partition->partition_id, run->tracker.horizon);
+	if (RecordIsDue(call->workload, run, call->now))
+		StoreHorizon(run, call->now);
+}
+
+/* A quiet partition needs no subtransaction: nothing that can fail is done for it. */
+static bool
+IsQuiet(const PartitionRun *run, TimestampTz now)
+{
+	SequenceReading reading;
+
+	return run->readable && run->tracker.ncandidates == 0 && run->checked_at != 0 &&
+		!TimestampDifferenceExceeds(run->checked_at, now, CHECK_EVERY_MS) &&
+		run->partition->recorded_horizon >= run->tracker.horizon &&
+		ReadSequence(run->partition->sequence, &reading) &&
+		reading.last_drawn == run->last_drawn && reading.last_drawn == run->tracker.horizon;
+}
+
+void
+RefreshPartitions(Workload *workload, TimestampTz now)
+{
+	ListCell   *cell;
+
+	foreach(cell, workload->runs)
+	{
+		RefreshCall call = {workload, lfirst(cell), now};
+		ErrorData  *error;
+
+		if (IsQuiet(call.run, now))
+			continue;
+		error = InSubtransaction(RefreshPartition, &call);
+		if (error == NULL)
+			continue;
+		call.run->readable = false;
+		ereport(LOG,
+				(errmsg("partition (\"%s\", \"%s\") was skipped this turn: %s",
+						call.run->partition->dataset, call.run->partition->source,
+						error->message)));
+		FreeErrorData(error);
+	}
+}

@@ -1,0 +1,456 @@
+/*
+ * worker.c
+ *		The process that exports the rows of one database.
+ *
+ * It sleeps on its latch, on one descriptor that stands for all transfers, and on a
+ * timer.  Woken, it takes a turn: one transaction for everything that the catalog
+ * must know, then the sends.  No transaction, snapshot or lock is held while it
+ * waits or sends.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
+#include "common/compat.h"
+#include "common/inject.h"
+#include "common/settings.h"
+#include "common/sql.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/wait_event.h"
+#include "worker/definitions.h"
+#include "worker/worker.h"
+
+#define DATABASE_LOOK_MS 250	/* between two looks at the database's lock */
+#define TURN_BUDGET_MS 50		/* of catalog work before sends are due */
+#define ERROR_PAUSE_MS 1000
+#define RELOAD_EVERY_MS 60000	/* definitions that came by COPY invalidate
+								 * nothing */
+#define OWNER_LOCK_SUBID 31010	/* plus the class: who may run deliveries */
+
+PGDLLEXPORT void IncsinkWorkerMain(Datum arg);
+
+static WorkerSlot *slot;
+static Workload workload;
+static MemoryContext turn_context;
+static Oid	extension;			/* found at the start */
+static Oid	sink_relation;		/* whose invalidation means: definitions changed */
+static TimestampTz error_pause_until = 0;
+static TimestampTz loaded_at = 0;	/* definitions */
+
+/* What the worker's own transactions must not take from the database's settings. */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			worker_settings[] = {
+	{"default_transaction_isolation", "read committed"},
+	{"default_transaction_read_only", "off"},
+	{"default_transaction_deferrable", "off"},
+	{"statement_timeout", "0"},
+	{"idle_in_transaction_session_timeout", "0"},
+	{"lock_timeout", "100ms"},	/* it waits for nobody; this bounds what it
+								 * cannot see coming */
+	{"synchronous_commit", "local"},	/* intents reach the local disk, and wait
+										 * for no standby */
+	{"session_replication_role", "origin"},
+	{"row_security", "off"},
+};
+
+static void
+ApplyWorkerSettings(void)
+{
+	for (int i = 0; i < lengthof(worker_settings); i++)
+		(void) set_config_option(worker_settings[i].name, worker_settings[i].value, PGC_SUSET,
+								 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
+	PinOutputSettings();
+}
+
+/*
+ * A session's lock of this method goes by itself only with a transaction that is
+ * aborted (ShutdownPostgres() in utils/init/postinit.c lets advisory locks go, and
+ * no others); left behind by an idle process, it keeps every later worker out.
+ */
+static void
+WorkerExits(int code, Datum arg)
+{
+	LockReleaseSession(DEFAULT_LOCKMETHOD);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	slot->phase = WORKER_STOPPED;
+	slot->latch = NULL;
+	slot->pid = 0;
+	if (shared->launcher)
+		SetLatch(shared->launcher);
+	LWLockRelease(&shared->lock);
+}
+
+/* Ends with a word for the launcher.  What a transaction has done is rolled back. */
+static void
+Leave(WorkerExit reason)
+{
+	slot->exit = reason;
+	proc_exit(0);
+}
+
+static void
+DefinitionsChanged(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == sink_relation)
+		workload.stale = true;
+}
+
+/*
+ * DROP, RENAME and TEMPLATE lock the database's own object and then wait five seconds
+ * for everybody to leave (dbcommands.c, CountOtherDBBackends).
+ */
+static bool
+DatabaseIsWanted(void)
+{
+	LOCKTAG		tag;
+	int			count;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
+	(void) GetLockConflicts(&tag, RowExclusiveLock, &count);
+	return count > 0;
+}
+
+/* One process a class and database works on deliveries; ownership is a lock, not a clock. */
+static bool
+BecomeOwner(void)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension,
+					   OWNER_LOCK_SUBID + workload.class);
+	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/*
+ * To be called before a look whether there is something to do: a wish that comes
+ * after it is not lost if the answer is no.
+ */
+static void
+TakeWish(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	slot->wanted = false;
+	LWLockRelease(&shared->lock);
+}
+
+/* Finds the extension and becomes its worker, or ends. */
+static void
+FindExtension(void)
+{
+	bool		owner = false;
+
+	TakeWish();
+
+	StartTransactionCommand();
+	(void) GetTransactionSnapshot();
+	extension = ExtensionOid();
+	if (OidIsValid(extension))
+	{
+		owner = BecomeOwner();
+		sink_relation = CatalogRelation("sink_def");
+	}
+	INCSINK_POINT("worker-start-commit");
+	CommitTransactionCommand();
+	if (!OidIsValid(extension))
+		Leave(EXIT_NOTHING_TO_DO);
+	if (!owner)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another incsink worker works on database %u", MyDatabaseId)));
+}
+
+static void
+NoteError(const char *message)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	strlcpy(slot->last_error, message, sizeof(slot->last_error));
+	slot->last_error_time = GetCurrentTimestamp();
+	LWLockRelease(&shared->lock);
+}
+
+static void
+ShowWaitingFor(const char *reason)
+{
+	if (strcmp(slot->waiting_for, reason ? reason : "") == 0)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	strlcpy(slot->waiting_for, reason ? reason : "", sizeof(slot->waiting_for));
+	LWLockRelease(&shared->lock);
+}
+
+/* After a change of definitions: is there still something for this process? */
+static void
+ReloadDefinitions(void)
+{
+	workload.stale = false;
+	loaded_at = GetCurrentTimestamp();
+	TakeWish();
+	AcceptInvalidationMessages();
+	if (ExtensionOid() != extension)
+		Leave(ExtensionIsInstalled() ? EXIT_LEFT : EXIT_NOTHING_TO_DO);
+	WorkloadReload(&workload);
+	ShowWaitingFor(setting_enabled ? workload.waiting_for : "incsink.enabled is off");
+	if (workload.class == WORKER_FORWARD && workload.blob_sinks)
+	{
+		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+		(void) WantWorker(MyDatabaseId, WORKER_BLOB);
+		LWLockRelease(&shared->lock);
+	}
+	if (workload.class == WORKER_BLOB && workload.deliveries == NIL)
+		Leave(EXIT_NOTHING_TO_DO);
+}
+
+/*
+ * The catalog work of all deliveries that are due, as far as the budget goes, from
+ * where the last turn ended.  Returns those that were touched; *more says that some
+ * were left.
+ */
+static List *
+RunDueDeliveries(TimestampTz now, bool *more)
+{
+	static int	next = 0;
+	List	   *touched = NIL;
+	int			count = list_length(workload.deliveries);
+
+	*more = false;
+	for (int i = 0; i < count; i++)
+	{
+		Delivery   *delivery = list_nth(workload.deliveries, (next + i) % count);
+
+		if (!DeliveryIsDue(delivery, now))
+			continue;
+		if (touched != NIL &&
+			TimestampDifferenceExceeds(now, GetCurrentTimestamp(), TURN_BUDGET_MS))
+		{
+			next = (next + i) % count;
+			*more = true;
+			break;
+		}
+		DeliveryCatalogStep(delivery, now);
+		touched = lappend(touched, delivery);
+	}
+	return touched;
+}
+
+/* Returns true if another turn is due at once. */
+static bool
+TakeTurn(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	List	   *volatile touched = NIL;
+	volatile int applied = 0;	/* of touched, after the commit */
+	volatile bool committed = false;
+	volatile bool reloading = false;
+	bool		more = false;
+
+	MemoryContextReset(turn_context);
+	PG_TRY();
+	{
+		SetCurrentStatementStartTimestamp();
+		StartTransactionCommand();
+		pgstat_report_activity(STATE_RUNNING, "incsink turn");
+		MemoryContextSwitchTo(turn_context);
+		reloading = workload.stale ||
+			TimestampDifferenceExceeds(loaded_at, now, RELOAD_EVERY_MS);
+		if (reloading)
+			ReloadDefinitions();
+		reloading = false;
+		if (workload.waiting_for == NULL && setting_enabled)
+		{
+			RefreshPartitions(&workload, now);
+			touched = RunDueDeliveries(now, &more);
+		}
+		INCSINK_POINT("before-commit");
+		CommitTransactionCommand();
+		committed = true;
+		INCSINK_POINT("after-commit");
+		MemoryContextSwitchTo(turn_context);
+		while (applied < list_length(touched))
+			more |= DeliveryCommitted(list_nth(touched, applied++));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(turn_context);
+		error = CopyErrorData();
+		EmitErrorReport();
+		FlushErrorState();
+		NoteError(error->message);
+		AbortCurrentTransaction();
+		MemoryContextSwitchTo(turn_context);
+
+		/* Half a reload is no state to go on from; the launcher starts us again. */
+		if (reloading)
+			proc_exit(1);
+
+		/* The catalog is right: what it has committed is read from it again. */
+		for (int i = applied; i < list_length(touched); i++)
+		{
+			Delivery   *delivery = list_nth(touched, i);
+
+			DeliveryAborted(delivery);
+			if (committed)
+				delivery->reload_due = true;
+		}
+		error_pause_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ERROR_PAUSE_MS);
+		more = false;
+	}
+	PG_END_TRY();
+
+	slot->turns++;
+	slot->last_turn_time = now;
+	pgstat_report_stat(false);
+	pgstat_report_activity(STATE_IDLE, NULL);
+	return more;
+}
+
+/* When the next turn is due without anybody waking us. */
+static TimestampTz
+NextTurn(TimestampTz last_turn)
+{
+	TimestampTz next = TimestampTzPlusMilliseconds(last_turn, setting_poll_interval);
+	ListCell   *cell;
+
+	foreach(cell, workload.deliveries)
+	{
+		TimestampTz due = DeliveryDueAt(lfirst(cell));
+
+		if (due > 0 && due < next)
+			next = due;
+	}
+	return Max(next, error_pause_until);
+}
+
+/* Sleeps until the latch, a transfer or the time; true if the latch was set. */
+static bool
+WaitForEvents(WaitEventSet *events, HttpPool *pool, TimestampTz until)
+{
+	WaitEvent	occurred[2];
+	long		timeout = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+	long		transfers = HttpPoolTimeout(pool);
+	int			count;
+	bool		latch = false;
+
+	timeout = Min(timeout, DATABASE_LOOK_MS);
+	if (transfers >= 0)
+		timeout = Min(timeout, transfers);
+	count = WaitEventSetWait(events, timeout, occurred, lengthof(occurred), PG_WAIT_EXTENSION);
+	for (int i = 0; i < count; i++)
+	{
+		if (occurred[i].events & WL_LATCH_SET)
+			latch = true;
+	}
+	if (latch)
+		ResetLatch(MyLatch);
+	return latch;
+}
+
+static bool
+AnyDeliveryHasNews(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	ListCell   *cell;
+
+	foreach(cell, workload.deliveries)
+	{
+		if (DeliveryHasNews(lfirst(cell), now))
+			return true;
+	}
+	return false;
+}
+
+static void
+WorkLoop(HttpPool *pool)
+{
+	WaitEventSet *events = CreateWaitEventSetCompat(3);
+	bool		turn_due = true;
+	TimestampTz last_turn = 0;
+
+	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, HttpPoolDescriptor(pool), NULL, NULL);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+			workload.stale = true;
+		}
+		if (DatabaseIsWanted())
+			Leave(EXIT_LEFT);
+		HttpPoolRun(pool);
+		if (turn_due || AnyDeliveryHasNews() || NextTurn(last_turn) <= GetCurrentTimestamp())
+		{
+			if (error_pause_until <= GetCurrentTimestamp())
+			{
+				last_turn = GetCurrentTimestamp();
+				turn_due = TakeTurn();
+			}
+		}
+		if (turn_due && error_pause_until <= GetCurrentTimestamp())
+			continue;
+		if (WaitForEvents(events, pool, NextTurn(last_turn)))
+			turn_due = true;
+	}
+}
+
+static void
+AttachSlot(int index, const WorkerArgs *args)
+{
+	if (args->dynamic_shared != DSM_HANDLE_INVALID)
+		AttachDynamicShared(args->dynamic_shared);
+	slot = &shared->workers[index];
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	slot->exit = EXIT_FAILED;
+	slot->pid = MyProcPid;
+	slot->latch = MyLatch;
+	slot->started_at = GetCurrentTimestamp();
+	LWLockRelease(&shared->lock);
+	before_shmem_exit(WorkerExits, (Datum) 0);
+}
+
+void
+IncsinkWorkerMain(Datum arg)
+{
+	WorkerArgs	args;
+	HttpPool   *pool;
+
+	memcpy(&args, MyBgworkerEntry->bgw_extra, sizeof(args));
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(args.database, InvalidOid, 0);
+	AttachSlot(DatumGetInt32(arg), &args);
+	ApplyWorkerSettings();
+
+	workload.class = args.class;
+	CacheRegisterRelcacheCallback(DefinitionsChanged, (Datum) 0);
+	FindExtension();
+	slot->phase = WORKER_RUNNING;
+	if (shared->launcher)
+		SetLatch(shared->launcher);
+
+	turn_context = AllocSetContextCreate(TopMemoryContext, "incsink turn", ALLOCSET_DEFAULT_SIZES);
+	MemoryContextSwitchTo(TopMemoryContext);
+	pool = HttpPoolCreate(setting_max_connections);
+	WorkloadInit(&workload, args.class, pool);
+	WorkLoop(pool);
+}

@@ -1,0 +1,69 @@
+# A dump carries sinks, positions and tables; the restored database exports
+# nothing until it is adopted, and then goes on where the dump stood.
+
+use strict;
+use warnings;
+
+use IncsinkTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('dump');
+my $collector = Collector->new;
+my $url = $collector->url;
+
+$node->safe_psql('postgres', qq{
+	CREATE SCHEMA "Odd Names";
+	CREATE TABLE "Odd Names"."Lögs" (id bigint, v text);
+	CREATE TABLE adopted (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text);
+	SELECT incsink_attach('"Odd Names"."Lögs"'), incsink_attach('adopted', adopt => 'id');
+	SELECT incsink_create_sink('central', '$url', tables => '{"\\"Odd Names\\".\\"Lögs\\"",adopted}');
+	INSERT INTO "Odd Names"."Lögs" SELECT i, 'before' FROM generate_series(1, 100) i;
+	INSERT INTO adopted (v) SELECT 'before' FROM generate_series(1, 50);
+});
+wait_until(sub { $collector->count->{rows} == 150 }, 'rows arrive before the dump');
+wait_for_query($node, 'SELECT count(*) FROM incsink.intent', '0', 'nothing is in flight');
+
+my $token = $node->safe_psql('postgres', q{SELECT incsink_horizon('adopted')});
+my $dump = PostgreSQL::Test::Utils::tempdir . '/dump.sql';
+$node->command_ok([ 'pg_dump', '-f', $dump, '-d', 'postgres' ], 'pg_dump works');
+$node->safe_psql('postgres', 'CREATE DATABASE restored');
+$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', 'restored' ],
+	'psql restores it without an error');
+
+is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink.sinks}), '1', 'the sink is there');
+# The worker, which runs since CREATE EXTENSION, looks again after a minute, or now.
+$node->reload;
+wait_until(
+	sub { $node->safe_psql('restored', q{SELECT state FROM incsink.stat_worker}) eq 'waiting' },
+	'the restored database waits to be adopted');
+like($node->safe_psql('restored', q{SELECT hint FROM incsink.stat_worker}),
+	qr/incsink_adopt_database/, 'and says how');
+$node->safe_psql('restored', q{
+	INSERT INTO "Odd Names"."Lögs" VALUES (101, 'after');
+	INSERT INTO adopted (v) VALUES ('after');
+});
+
+# The original goes on beside it.
+$node->safe_psql('postgres', q{INSERT INTO "Odd Names"."Lögs" VALUES (201, 'original')});
+wait_until(sub { $collector->count->{rows} == 151 }, 'the original goes on');
+
+$node->safe_psql('restored', 'SELECT incsink_adopt_database()');
+wait_until(sub { $collector->count->{rows} == 153 }, 'adopted, the restored database exports what is new there');
+is_deeply(
+	[ sort map { $_->{v} . $_->{id} } grep { $_->{v} ne 'before' } @{ $collector->rows } ],
+	[ 'after101', 'after51', 'original201' ],
+	'each new row of either database arrived once, nothing came again');
+my %epochs;
+$epochs{ $_->{epoch} } = 1 foreach @{ $collector->entries(dataset => 'public.adopted') };
+is(scalar keys %epochs, 2, 'the restored database sends under an epoch of its own');
+
+is( $node->safe_psql('restored', "SELECT count(*) FROM incsink_read_since('adopted', '$token')"),
+	'1', 'a token of the original is good up to where the dump stood');
+is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink_read_since('"Odd Names"."Lögs"')}),
+	'101', 'the restored table can be read');
+is( $node->safe_psql('restored', q{SELECT string_agg(DISTINCT state, ',') FROM incsink.stat_delivery}),
+	'waiting', 'no delivery is halted');
+
+done_testing();
