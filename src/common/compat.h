@@ -76,6 +76,11 @@ typedef Oid RelFileNumber;
 #define AttributeIsVirtual(att) false
 #endif
 
+/* 18 says noreturn before the declaration, and by another name. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 /* 17 gives wait event sets a resource owner instead of a memory context. */
 #if PG_VERSION_NUM >= 170000
 #define CreateWaitEventSetCompat(nevents) CreateWaitEventSet(NULL, nevents)

@@ -32,6 +32,7 @@ Sha256HexToBase64(const char *hex)
 	char	   *out = palloc0(size);
 
 	(void) hex_decode(hex, SHA256_HEX_LENGTH, digest);
-	(void) pg_b64_encode((const void *) digest, PG_SHA256_DIGEST_LENGTH, out, size);
+	if (pg_b64_encode((const void *) digest, PG_SHA256_DIGEST_LENGTH, out, size) < 0)
+		elog(ERROR, "could not encode a digest");
 	return out;
 }

@@ -8,6 +8,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
+#include "common/compat.h"
 #include "common/option_table.h"
 #include "common/options.h"
 #include "common/template.h"
@@ -25,7 +26,7 @@ static const char *const secret_headers[] = {
 	"authorization", "cookie", "proxy-authorization", NULL
 };
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 RaiseUnknownOption(const char *name, int kinds)
 {
 	const char *names[64];
@@ -78,7 +79,7 @@ DescribeType(const OptionDescription *option)
 	return NULL;				/* keep compilers quiet */
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 RaiseWrongType(const OptionDescription *option)
 {
 	ereport(ERROR,

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "common/compat.h"
 #include "common/template.h"
 #include "common/units.h"
 
@@ -54,7 +55,7 @@ AddPart(List *parts, bool is_placeholder, const char *text, int length)
 	return lappend(parts, part);
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 RaiseUnmatchedBrace(const char *what, const char *template)
 {
 	ereport(ERROR,
@@ -109,7 +110,7 @@ IsSecretName(const char *name)
 	return *name != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 RaiseUnknownPlaceholder(const char *name, const char *what, const char *const *known)
 {
 	const char *nearest = NearestName(name, known);

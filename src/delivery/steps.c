@@ -234,8 +234,8 @@ CutStep(Delivery *delivery, TimestampTz now)
 }
 
 /*
- * The intent's range again, under its id.  If no row of it is left there is nothing
- * to send, and a receiver that stored it before has it.
+ * The intent's range again, under its id.  If no row of it is left nothing is sent,
+ * and nothing noted of it: the kind takes away what an attempt before may have begun.
  */
 static void
 AttemptStep(Delivery *delivery, TimestampTz now)
@@ -255,16 +255,14 @@ AttemptStep(Delivery *delivery, TimestampTz now)
 					delivery->intent->until, NO_LIMITS, &range))
 		return;
 	NoteNotBusy(delivery);
+	delivery->staged.committed = true;
+	delivery->body_rows = 0;
 	if (range.rows == 0)
-	{
-		Acknowledge(delivery);
 		return;
-	}
 	FinishBody(delivery, &range);
 	INCSINK_POINT("before-attempt");
 	if (!NoteAttempt(delivery->intent, range.rows, delivery->body.length, delivery->digest))
 		RaiseFenced(delivery);
-	delivery->staged.committed = true;
 }
 
 static void
@@ -469,7 +467,7 @@ DeliveryCommitted(Delivery *delivery)
 	else if (staged.context != NULL)
 		MemoryContextDelete(staged.context);
 
-	if (staged.committed)
+	if (staged.committed && delivery->body_rows > 0)
 		RememberDigest(delivery);
 	if (staged.committed &&
 		DecideDelivery(&delivery->status, &event, NULL) == ACTION_SEND)

@@ -69,18 +69,29 @@ JudgePut(const Batch *batch, const FilePutResult *result, Verdict *verdict)
 	}
 }
 
+static void
+PutBatch(const Batch *batch, Verdict *verdict)
+{
+	const Intent *intent = batch->intent;
+	FilePutResult result;
+
+	FilePut(FileUrlDirectory(batch->sink->url), intent->object_key, intent->batch_id,
+			batch->body->data, batch->body->length,
+			(const char *const *) intent->digests, intent->ndigests, &result);
+	JudgePut(batch, &result, verdict);
+}
+
 /* Done before it returns. */
 static Attempt *
 BlobStart(HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg)
 {
 	const Intent *intent = batch->intent;
-	FilePutResult result;
-	Verdict		verdict;
+	Verdict		verdict = {.class = VERDICT_ACKNOWLEDGED};
 
-	FilePut(FileUrlDirectory(batch->sink->url), intent->object_key, intent->batch_id,
-			batch->body->data, batch->body->length,
-			(const char *const *) intent->digests, intent->ndigests, &result);
-	JudgePut(batch, &result, &verdict);
+	if (batch->rows > 0)
+		PutBatch(batch, &verdict);
+	else
+		FileForget(FileUrlDirectory(batch->sink->url), intent->object_key, intent->batch_id);
 	done(arg, &verdict);
 	return NULL;
 }

@@ -68,9 +68,9 @@ AppendKeyValue(StringInfo out, const char *value)
 static void
 AppendKeyPosition(StringInfo out, Position position)
 {
-	appendStringInfo(out, "%019" INT64_MODIFIER "d", position.seq);
+	appendStringInfo(out, "%019lld", (long long) position.seq);
 	if (position.n > 0)
-		appendStringInfo(out, ".%019" INT64_MODIFIER "d", position.n);
+		appendStringInfo(out, ".%019lld", (long long) position.n);
 }
 
 /* In UTC, whatever TimeZone says. */

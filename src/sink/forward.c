@@ -99,7 +99,7 @@ ForwardDone(void *arg, const HttpResult *result)
 
 /* The attempt's context hangs on the batch's owner: it goes with a cancelled transfer. */
 static Attempt *
-ForwardStart(HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg)
+StartRequest(HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg)
 {
 	MemoryContext context = AllocSetContextCreate(batch->owner, "incsink forward attempt",
 												  ALLOCSET_SMALL_SIZES);
@@ -117,6 +117,17 @@ ForwardStart(HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg
 	transfer = HttpPoolStart(pool, &request, ForwardDone, attempt);
 	MemoryContextSwitchTo(old);
 	return transfer;
+}
+
+static Attempt *
+ForwardStart(HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg)
+{
+	Verdict		verdict = {.class = VERDICT_ACKNOWLEDGED};
+
+	if (batch->rows > 0)
+		return StartRequest(pool, batch, done, arg);
+	done(arg, &verdict);
+	return NULL;
 }
 
 static char *

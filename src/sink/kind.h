@@ -51,7 +51,8 @@ typedef struct SinkKind
 
 	/*
 	 * Lets the batch out, outside any transaction.  Raises an ERROR only if
-	 * nothing was sent.
+	 * nothing was sent.  A batch of no rows, which a retry may have become, is
+	 * acknowledged without a send.
 	 */
 	Attempt    *(*start) (HttpPool *pool, const Batch *batch, VerdictFunction done, void *arg);
 } SinkKind;

@@ -491,6 +491,56 @@ IsRelativeKey(const char *key, bool one_segment)
 	}
 }
 
+static void
+NameTemporary(char *name, const char *batch_id)
+{
+	snprintf(name, MAXPGPATH, ".incsink-%s.tmp", batch_id);
+}
+
+/* Opens the directory that key's last segment belongs into; -1 if it is not there. */
+static int
+FindKeyDirectory(const char *directory, const char *key)
+{
+	const int	flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	const char *slash;
+	int			fd = open(directory, flags);
+
+	for (; fd >= 0 && (slash = strchr(key, '/')) != NULL; key = slash + 1)
+	{
+		char		name[MAXPGPATH];
+		int			child;
+
+		strlcpy(name, key, slash - key + 1);
+		child = openat(fd, name, flags | O_NOFOLLOW);
+		close(fd);
+		fd = child;
+	}
+	return fd;
+}
+
+/* See file.h. */
+void
+FileForget(const char *directory, const char *key, const char *batch_id)
+{
+	char		temporary[MAXPGPATH];
+	int			fd;
+	int			i;
+
+	if (!IsRelativeKey(key, false) || !IsRelativeKey(batch_id, true))
+		return;
+	NameTemporary(temporary, batch_id);
+	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
+		ReserveExternalFD();
+	fd = FindKeyDirectory(directory, key);
+	if (fd >= 0)
+	{
+		(void) unlinkat(fd, temporary, 0);
+		close(fd);
+	}
+	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
+		ReleaseExternalFD();
+}
+
 /* See file.h. */
 void
 FilePut(const char *directory, const char *key, const char *batch_id,
@@ -518,7 +568,7 @@ FilePut(const char *directory, const char *key, const char *batch_id,
 		Fail(&work, EINVAL, "make a file", 0, key);
 		return;
 	}
-	snprintf(work.temporary, sizeof(work.temporary), ".incsink-%s.tmp", batch_id);
+	NameTemporary(work.temporary, batch_id);
 
 	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
 		ReserveExternalFD();

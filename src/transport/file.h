@@ -44,4 +44,10 @@ extern void FilePut(const char *directory, const char *key, const char *batch_id
 					const char *const *digests, int ndigests,
 					FilePutResult *result);
 
+/*
+ * Removes the temporary file that a FilePut() cut short by a crash may have left,
+ * for a batch that is not put again.  A file that has its name already stays.
+ */
+extern void FileForget(const char *directory, const char *key, const char *batch_id);
+
 #endif							/* INCSINK_FILE_H */
