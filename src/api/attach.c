@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/tuplestore.h"
 
 #include "api/arguments.h"
 #include "cache/attach.h"

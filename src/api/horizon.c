@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "api/arguments.h"
 #include "api/partition_access.h"

@@ -9,6 +9,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
+#include "utils/tuplestore.h"
 
 #include "api/read_rows.h"
 #include "encode/encoder.h"

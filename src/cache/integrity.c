@@ -29,10 +29,38 @@ typedef struct Finding
 	char	   *hint;
 } Finding;
 
+/* Names as they are now: the table may have been renamed since they were recorded. */
+static void
+NamesNow(const Partition *partition, const char **schema, const char **table)
+{
+	*table = get_rel_name(partition->relid);
+	*schema = *table ? get_namespace_name(get_rel_namespace(partition->relid)) : NULL;
+	if (*schema == NULL)
+	{
+		*schema = partition->schema_name;
+		*table = partition->table_name;
+	}
+}
+
 char *
 QuotedTableName(const Partition *partition)
 {
-	return quote_qualified_identifier(partition->schema_name, partition->table_name);
+	const char *schema;
+	const char *table;
+
+	NamesNow(partition, &schema, &table);
+	return quote_qualified_identifier(schema, table);
+}
+
+/* The same without quotes, for messages. */
+static char *
+TableName(const Partition *partition)
+{
+	const char *schema;
+	const char *table;
+
+	NamesNow(partition, &schema, &table);
+	return psprintf("%s.%s", schema, table);
 }
 
 /* The same as a string literal, for regclass arguments. */
@@ -50,8 +78,8 @@ TableIsSound(const Partition *partition, Finding *finding)
 
 	if (!HeapTupleIsValid(tuple))
 	{
-		finding->error = psprintf("table \"%s.%s\" does not exist any more",
-								  partition->schema_name, partition->table_name);
+		finding->error = psprintf("table \"%s\" does not exist any more",
+								  TableName(partition));
 		finding->hint = psprintf("If it was dropped for good, run: SELECT incsink_forget_partition(%s, %s);",
 								 quote_literal_cstr(partition->dataset),
 								 quote_literal_cstr(partition->source));
@@ -61,8 +89,8 @@ TableIsSound(const Partition *partition, Finding *finding)
 	ReleaseSysCache(tuple);
 	if (persistence != RELPERSISTENCE_PERMANENT)
 	{
-		finding->error = psprintf("table \"%s.%s\" is not logged any more: its sequence restarts after a crash",
-								  partition->schema_name, partition->table_name);
+		finding->error = psprintf("table \"%s\" is not logged any more: its sequence restarts after a crash",
+								  TableName(partition));
 		finding->hint = psprintf("Run: ALTER TABLE %s SET LOGGED; then: SELECT incsink_confirm_sequence(%s);",
 								 QuotedTableName(partition), TableLiteral(partition));
 		return false;
@@ -82,8 +110,8 @@ ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
 	*attnum = get_attnum(partition->relid, partition->seq_column);
 	if (*attnum <= 0)
 	{
-		finding->error = psprintf("column \"%s\" of table \"%s.%s\" does not exist any more",
-								  partition->seq_column, partition->schema_name, partition->table_name);
+		finding->error = psprintf("column \"%s\" of table \"%s\" does not exist any more",
+								  partition->seq_column, TableName(partition));
 		finding->hint = psprintf("If it was renamed, rename it back; if it was dropped, run: SELECT incsink_detach(%s, force => true); and attach the table again.",
 								 TableLiteral(partition));
 		return false;
@@ -95,8 +123,8 @@ ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
 	ReleaseSysCache(tuple);
 	if (identity != ATTRIBUTE_IDENTITY_ALWAYS)
 	{
-		finding->error = psprintf("column \"%s\" of table \"%s.%s\" is not GENERATED ALWAYS AS IDENTITY any more",
-								  partition->seq_column, partition->schema_name, partition->table_name);
+		finding->error = psprintf("column \"%s\" of table \"%s\" is not GENERATED ALWAYS AS IDENTITY any more",
+								  partition->seq_column, TableName(partition));
 		finding->hint = psprintf("Run: ALTER TABLE %s ALTER COLUMN %s %s; then: SELECT incsink_confirm_sequence(%s);",
 								 QuotedTableName(partition), quote_identifier(partition->seq_column),
 								 identity == '\0' ? "ADD GENERATED ALWAYS AS IDENTITY" : "SET GENERATED ALWAYS",
@@ -106,8 +134,8 @@ ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
 	if (!sequenceIsOwned(partition->sequence, DEPENDENCY_INTERNAL, &owner, &column) ||
 		owner != partition->relid || column != *attnum)
 	{
-		finding->error = psprintf("column \"%s\" of table \"%s.%s\" is fed by another sequence than before",
-								  partition->seq_column, partition->schema_name, partition->table_name);
+		finding->error = psprintf("column \"%s\" of table \"%s\" is fed by another sequence than before",
+								  partition->seq_column, TableName(partition));
 		finding->hint = psprintf("Run: SELECT incsink_confirm_sequence(%s);", TableLiteral(partition));
 		return false;
 	}
@@ -122,8 +150,8 @@ IndexIsSound(const Partition *partition, AttrNumber attnum, Finding *finding)
 
 	if (FindSeqIndex(partition->relid, attnum, &found))
 		return true;
-	finding->error = psprintf("table \"%s.%s\" has no valid unique index on \"%s\" any more",
-							  partition->schema_name, partition->table_name, partition->seq_column);
+	finding->error = psprintf("table \"%s\" has no valid unique index on \"%s\" any more",
+							  TableName(partition), partition->seq_column);
 	if (partition->adopted)
 		finding->hint = psprintf("Run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s);",
 								 QuotedTableName(partition), column);
@@ -141,20 +169,20 @@ DefinitionIsSound(const Partition *partition, const SequenceReading *reading, Fi
 
 	if (reading->cache != 1)
 	{
-		finding->error = psprintf("sessions draw numbers of table \"%s.%s\" in advance (CACHE " INT64_FORMAT "): rows would be missed",
-								  partition->schema_name, partition->table_name, reading->cache);
+		finding->error = psprintf("sessions draw numbers of table \"%s\" in advance (CACHE " INT64_FORMAT "): rows would be missed",
+								  TableName(partition), reading->cache);
 		wanted = "SET CACHE 1";
 	}
 	else if (reading->increment != 1)
 	{
-		finding->error = psprintf("the sequence of table \"%s.%s\" counts by " INT64_FORMAT " and not by 1",
-								  partition->schema_name, partition->table_name, reading->increment);
+		finding->error = psprintf("the sequence of table \"%s\" counts by " INT64_FORMAT " and not by 1",
+								  TableName(partition), reading->increment);
 		wanted = "SET INCREMENT BY 1";
 	}
 	else if (reading->cycle)
 	{
-		finding->error = psprintf("the sequence of table \"%s.%s\" would begin again at its end (CYCLE)",
-								  partition->schema_name, partition->table_name);
+		finding->error = psprintf("the sequence of table \"%s\" would begin again at its end (CYCLE)",
+								  TableName(partition));
 		wanted = "SET NO CYCLE";
 	}
 	else
@@ -172,12 +200,12 @@ IncarnationIsSound(const Partition *partition, const SequenceReading *reading,
 	int64		highest = Max(partition->highest_seq, highest_position);
 
 	if (reading->last_drawn < highest)
-		finding->error = psprintf("the sequence of table \"%s.%s\" stands at " INT64_FORMAT ", below " INT64_FORMAT " that was given out already",
-								  partition->schema_name, partition->table_name,
+		finding->error = psprintf("the sequence of table \"%s\" stands at " INT64_FORMAT ", below " INT64_FORMAT " that was given out already",
+								  TableName(partition),
 								  reading->last_drawn, highest);
 	else if (reading->relfilenode != partition->sequence_relfilenode)
-		finding->error = psprintf("the sequence of table \"%s.%s\" was restarted or altered: numbers may have been given out twice",
-								  partition->schema_name, partition->table_name);
+		finding->error = psprintf("the sequence of table \"%s\" was restarted or altered: numbers may have been given out twice",
+								  TableName(partition));
 	else
 		return true;
 	finding->hint = psprintf("Run: SELECT incsink_confirm_sequence(%s); it sets the sequence past every number that was given out.",

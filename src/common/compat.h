@@ -88,6 +88,15 @@ typedef Oid RelFileNumber;
 #define CreateWaitEventSetCompat(nevents) CreateWaitEventSet(TopMemoryContext, nevents)
 #endif
 
+/* 19 keeps the names of lock tranches in shared memory. */
+#if PG_VERSION_NUM >= 190000
+#define NewTrancheCompat(name) LWLockNewTrancheId(name)
+#define RegisterTrancheCompat(id, name) ((void) 0)
+#else
+#define NewTrancheCompat(name) LWLockNewTrancheId()
+#define RegisterTrancheCompat(id, name) LWLockRegisterTranche(id, name)
+#endif
+
 /* 19 shows the planner what EXPLAIN wants. */
 #if PG_VERSION_NUM >= 190000
 #define PLANNER_HOOK_PARAMETERS Query *parse, const char *query_string, int cursorOptions, \

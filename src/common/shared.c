@@ -95,9 +95,9 @@ dsm_handle
 CreateDynamicShared(void)
 {
 	dsm_segment *segment = dsm_create(sizeof(SharedState), 0);
-	int			tranche = LWLockNewTrancheId();
+	int			tranche = NewTrancheCompat(TRANCHE_NAME);
 
-	LWLockRegisterTranche(tranche, TRANCHE_NAME);
+	RegisterTrancheCompat(tranche, TRANCHE_NAME);
 	shared = dsm_segment_address(segment);
 	InitializeState(shared, tranche);
 	return dsm_segment_handle(segment);
@@ -113,7 +113,7 @@ AttachDynamicShared(dsm_handle handle)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("incsink launcher has ended")));
 	shared = dsm_segment_address(segment);
-	LWLockRegisterTranche(shared->lock.tranche, TRANCHE_NAME);
+	RegisterTrancheCompat(shared->lock.tranche, TRANCHE_NAME);
 }
 
 WorkerSlot *

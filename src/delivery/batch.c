@@ -8,53 +8,38 @@
 #include "delivery/batch.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-static void
-PushKeyText(JsonbParseState **state, const char *key, const char *value)
-{
-	JsonbValue	item;
-
-	item.type = jbvString;
-	item.val.string.val = unconstify(char *, key);
-	item.val.string.len = strlen(key);
-	(void) pushJsonbValue(state, WJB_KEY, &item);
-	if (value == NULL)
-		return;
-	item.val.string.val = unconstify(char *, value);
-	item.val.string.len = strlen(value);
-	(void) pushJsonbValue(state, WJB_VALUE, &item);
-}
-
 Jsonb *
 FormatEncoding(const Encoding *encoding)
 {
-	JsonbParseState *state = NULL;
-	JsonbValue *result;
+	StringInfoData json;
 
-	(void) pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	PushKeyText(&state, "format", encoding->encoder->format);
+	initStringInfo(&json);
+	appendStringInfoString(&json, "{\"format\": ");
+	escape_json(&json, encoding->encoder->format);
 	if (encoding->columns != NULL)
 	{
-		PushKeyText(&state, "columns", NULL);
-		(void) pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
+		appendStringInfoString(&json, ", \"columns\": [");
 		for (int i = 0; i < encoding->ncolumns; i++)
 		{
-			JsonbValue	item;
-
-			item.type = jbvString;
-			item.val.string.val = encoding->columns[i];
-			item.val.string.len = strlen(encoding->columns[i]);
-			(void) pushJsonbValue(&state, WJB_ELEM, &item);
+			if (i > 0)
+				appendStringInfoString(&json, ", ");
+			escape_json(&json, encoding->columns[i]);
 		}
-		(void) pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+		appendStringInfoChar(&json, ']');
 	}
 	if (encoding->filter != NULL)
-		PushKeyText(&state, "filter", encoding->filter);
-	result = pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	return JsonbValueToJsonb(result);
+	{
+		appendStringInfoString(&json, ", \"filter\": ");
+		escape_json(&json, encoding->filter);
+	}
+	appendStringInfoChar(&json, '}');
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
 }
 
 static JsonbValue *

@@ -49,6 +49,7 @@ struct HttpTransfer
 								 * it again when a reused connection was dead */
 	int64		received;		/* bytes of headers and body of the answer */
 	int64		header_bytes;
+	bool		headers_ended;	/* by an empty line */
 	bool		cut;			/* the answer was longer than answer_limit */
 	bool		header_flood;	/* more headers than anybody needs */
 	bool		out_of_memory;

@@ -266,10 +266,13 @@ ReceiveHeader(char *line, size_t size, size_t nmemb, void *arg)
 	}
 	if (length >= 5 && memcmp(line, "HTTP/", 5) == 0)
 	{
+		transfer->headers_ended = false;
 		transfer->retry_after[0] = '\0';
 		transfer->location[0] = '\0';
 		return length;
 	}
+	if (line[0] == '\r' || line[0] == '\n')
+		transfer->headers_ended = true;
 	CaptureHeader(line, length, "Retry-After", transfer->retry_after,
 				  sizeof(transfer->retry_after));
 	CaptureHeader(line, length, "Location", transfer->location, sizeof(transfer->location));
@@ -644,6 +647,8 @@ FailureOf(HttpTransfer *transfer, CURLcode code, long status)
 		return "";
 	if (status < 200)
 		return "no status was received";
+	if (!transfer->headers_ended)
+		return "the answer ended within its headers";	/* for libcurl that is no error */
 	if (status < 300 && !BodyWasSent(transfer))
 		return "success was answered before the request was sent";
 	return NULL;
@@ -713,6 +718,7 @@ HttpTransferClear(HttpTransfer *transfer)
 	transfer->connected = false;
 	transfer->received = 0;
 	transfer->header_bytes = 0;
+	transfer->headers_ended = false;
 	transfer->times_sent = 0;
 	transfer->socket_errno = 0;
 	transfer->cut = false;
