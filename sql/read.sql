@@ -200,7 +200,31 @@ SELECT data, token->>'seq' AS seq FROM incsink_read_since('keyed');
 SELECT data FROM incsink_read_since(NULL::keyed, columns => '{id}');
 DROP TABLE keyed;
 
-SELECT relation IS NULL AS no_relation, last_drawn, held_by_pid FROM incsink.stat_horizon LIMIT 1;
+-- The flush of all WAL knows where a page's header stands behind the last record.
+CREATE TABLE flushed (id int);
+SET client_min_messages = warning;
+SELECT incsink_attach('flushed');
+CREATE FUNCTION flush_at_page_ends() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	hits int := 0;
+BEGIN
+	FOR i IN 1..200000 LOOP
+		PERFORM pg_logical_emit_message(false, 'x', repeat('y', i % 199));
+		IF (pg_current_wal_insert_lsn() - '0/0') % 8192 IN (24, 40) THEN
+			PERFORM incsink_horizon('flushed');
+			hits := hits + 1;
+			EXIT WHEN hits = 20;
+		END IF;
+	END LOOP;
+	RETURN hits = 20;
+END $$;
+SELECT flush_at_page_ends();
+RESET client_min_messages;
+DROP FUNCTION flush_at_page_ends;
+DROP TABLE flushed;
+
+-- Tables that were dropped are shown without a number.
+SELECT count(*), count(last_drawn) FROM incsink.stat_horizon;
 SELECT incsink_forget_partition(dataset, source) FROM incsink.partition_def ORDER BY dataset;
 DROP FUNCTION blocks_read;
 DROP EXTENSION incsink CASCADE;

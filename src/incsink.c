@@ -11,7 +11,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "optimizer/planner.h"
-#include "postmaster/bgworker.h"
 #include "tcop/utility.h"
 
 #include "access/table.h"
@@ -115,14 +114,7 @@ RegisterLauncher(void)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = 5;
-	strlcpy(worker.bgw_library_name, "incsink", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, LAUNCHER_FUNCTION, sizeof(worker.bgw_function_name));
-	strlcpy(worker.bgw_name, "incsink launcher", sizeof(worker.bgw_name));
-	strlcpy(worker.bgw_type, "incsink launcher", sizeof(worker.bgw_type));
+	DescribeLauncher(&worker, InvalidOid);
 	RegisterBackgroundWorker(&worker);
 }
 

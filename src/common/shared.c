@@ -9,7 +9,6 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -182,20 +181,30 @@ WakeAfterLocks(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void 
 	WakeWorkers(MyDatabaseId);
 }
 
+void
+DescribeLauncher(BackgroundWorker *worker, Oid database)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker->bgw_restart_time = 5;
+	strlcpy(worker->bgw_library_name, "incsink", sizeof(worker->bgw_library_name));
+	strlcpy(worker->bgw_function_name, LAUNCHER_FUNCTION, sizeof(worker->bgw_function_name));
+	if (OidIsValid(database))
+		snprintf(worker->bgw_name, sizeof(worker->bgw_name), "incsink launcher for database %u",
+				 database);
+	else
+		strlcpy(worker->bgw_name, "incsink launcher", sizeof(worker->bgw_name));
+	strlcpy(worker->bgw_type, "incsink launcher", sizeof(worker->bgw_type));
+	worker->bgw_main_arg = ObjectIdGetDatum(database);
+}
+
 static void
 StartDynamicLauncher(Oid database)
 {
 	BackgroundWorker worker;
 
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = 5;
-	strlcpy(worker.bgw_library_name, "incsink", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, LAUNCHER_FUNCTION, sizeof(worker.bgw_function_name));
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "incsink launcher for database %u", database);
-	strlcpy(worker.bgw_type, "incsink launcher", sizeof(worker.bgw_type));
-	worker.bgw_main_arg = ObjectIdGetDatum(database);
+	DescribeLauncher(&worker, database);
 	(void) RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 

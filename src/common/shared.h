@@ -11,6 +11,7 @@
 
 #include "postgres.h"
 
+#include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
@@ -121,7 +122,10 @@ extern void ForgetPublishedHorizon(int64 partition_id);
  */
 extern void RequestWorkerAtCommit(void);
 
-/* Name of the entry points that RegisterDynamicBackgroundWorker() is given. */
+/* What the postmaster is told of a launcher, for one database or (InvalidOid) for all. */
+extern void DescribeLauncher(BackgroundWorker *worker, Oid database);
+
+/* Names of the entry points. */
 #define LAUNCHER_FUNCTION "IncsinkLauncherMain"
 #define WORKER_FUNCTION "IncsinkWorkerMain"
 

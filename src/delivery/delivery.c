@@ -115,10 +115,10 @@ HaltDelivery(Delivery *delivery, const char *reason, const char *hint)
 	SetFailure(delivery, reason, hint);
 }
 
-static void
+/* The batch in hand is done, or is to be read again. */
+void
 DropBatch(Delivery *delivery)
 {
-	ReleaseBody(delivery);
 	if (delivery->batch_context != NULL)
 		MemoryContextDelete(delivery->batch_context);
 	delivery->batch_context = NULL;
@@ -131,6 +131,7 @@ ReloadBatch(Delivery *delivery)
 {
 	List	   *intents;
 
+	ReleaseBody(delivery);
 	DropBatch(delivery);
 	delivery->batch_context = AllocSetContextCreate(delivery->context, "incsink batch",
 													ALLOCSET_SMALL_SIZES);

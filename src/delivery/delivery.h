@@ -79,6 +79,7 @@ typedef struct Delivery
 	TimestampTz waiting_since;	/* rows above the position were first seen; 0 =
 								 * none wait */
 	int64		flush_until;	/* a trigger fired: go on up to this seq */
+	TimestampTz cut_at;			/* when the last batch was cut; 0 = none was */
 	double		row_bytes;		/* average of what was encoded */
 
 	/* skipped while something is locked */

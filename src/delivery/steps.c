@@ -416,11 +416,7 @@ ApplyPosition(Delivery *delivery, const StagedStep *staged)
 	(void) DecideDelivery(&delivery->status, &event, NULL);
 	SetReason(delivery, NULL, NULL);
 	delivery->has_record = false;
-	if (delivery->batch_context != NULL)
-		MemoryContextDelete(delivery->batch_context);
-	delivery->batch_context = NULL;
-	delivery->intent = NULL;
-	delivery->encoding = NULL;
+	DropBatch(delivery);
 }
 
 /* The intent in memory has every digest that the one in the catalog has. */

@@ -11,6 +11,7 @@
 extern DeliveryAction NextAction(Delivery *delivery, TimestampTz now);
 extern void AccountBody(Delivery *delivery);
 extern void ReleaseBody(Delivery *delivery);
+extern void DropBatch(Delivery *delivery);
 extern void SetReason(Delivery *delivery, const char *reason, const char *hint);
 extern void SetFailure(Delivery *delivery, const char *reason, const char *hint);
 extern bool FlushIsDue(Delivery *delivery, Position position, TimestampTz now);

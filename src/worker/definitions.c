@@ -70,13 +70,14 @@ FindRun(List *runs, int64 partition_id)
 	return NULL;
 }
 
-/* A tracker survives as long as the sequence is the same. */
+/* A tracker survives as long as the sequence is the same, in the same file. */
 static PartitionRun *
 MakeRun(Partition *partition, List *old_runs)
 {
 	PartitionRun *run = FindRun(old_runs, partition->partition_id);
 
-	if (run == NULL || run->tracker.sequence != partition->sequence)
+	if (run == NULL || run->tracker.sequence != partition->sequence ||
+		run->partition->sequence_relfilenode != partition->sequence_relfilenode)
 	{
 		if (run != NULL)
 			HorizonTrackerReset(&run->tracker);
