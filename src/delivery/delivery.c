@@ -16,6 +16,13 @@
 /* The same where looking has cost a wait (lock_timeout). */
 #define LOCK_TIMEOUT_PAUSE_MS 1000
 
+/*
+ * From one batch to the next that is not full.  Where single rows are committed
+ * without a pause, batches as small as the receiver is quick would cost the writers
+ * more than their own commits; nobody sees 5 ms.
+ */
+#define FLUSH_PAUSE_MS 5
+
 static size_t memory_held = 0;
 
 size_t
@@ -211,6 +218,17 @@ DeliveryDestroy(Delivery *delivery)
 	MemoryContextDelete(delivery->context);
 }
 
+/* When the rows that wait are due by time alone. */
+static TimestampTz
+FlushTime(const Delivery *delivery)
+{
+	TimestampTz after_wait = TimestampTzPlusMilliseconds(delivery->waiting_since,
+														 delivery->sink->options->flush_interval);
+	TimestampTz after_pause = TimestampTzPlusMilliseconds(delivery->cut_at, FLUSH_PAUSE_MS);
+
+	return Max(after_wait, after_pause);
+}
+
 /*
  * The triggers.  The number of seqs between position and horizon is an upper bound
  * of the rows that wait.  Once a trigger has fired, everything up to the horizon of
@@ -232,11 +250,10 @@ FlushIsDue(Delivery *delivery, Position position, TimestampTz now)
 		return true;
 	if (delivery->waiting_since == 0)
 		delivery->waiting_since = now;
-	if (options->flush_interval > 0 &&
-		now < TimestampTzPlusMilliseconds(delivery->waiting_since, options->flush_interval) &&
+	if (now < FlushTime(delivery) &&
 		waiting < options->flush_rows &&
 		waiting * delivery->row_bytes < options->flush_bytes &&
-		!FlushIsRequested(delivery->sink_id))
+		!(options->flush_interval > 0 && FlushIsRequested(delivery->sink_id)))
 		return false;
 	delivery->flush_until = horizon;
 	delivery->waiting_since = 0;
@@ -307,8 +324,7 @@ DeliveryDueAt(const Delivery *delivery)
 	else if (delivery->status.retry_at > 0)
 		due = delivery->status.retry_at;
 	else if (delivery->waiting_since > 0)
-		due = TimestampTzPlusMilliseconds(delivery->waiting_since,
-										  delivery->sink->options->flush_interval);
+		due = FlushTime(delivery);
 	return due;
 }
 

@@ -458,6 +458,7 @@ DeliveryCommitted(Delivery *delivery)
 	{
 		delivery->batch_context = staged.context;
 		delivery->intent = staged.intent;
+		delivery->cut_at = staged.intent->created_at;
 		delivery->encoding = staged.encoding;
 	}
 	else if (staged.context != NULL)

@@ -14,7 +14,9 @@
  *	 DROP/RENAME/TEMPLATE         the worker makes room (EXIT_LEFT); a second later
  *								  it is started again, and its start waits for the
  *								  command by the lock on the database
- *	 database gone                its slot is freed
+ *	 database gone                its slot is freed; a launcher of that database alone
+ *								  ends with its last slot, and the next CREATE
+ *								  EXTENSION, attach or sink there starts another
  *	 worker killed or failed      again after a pause that doubles, up to 5 min
  *	 no background worker slot    likewise, and incsink.stat_worker says so
  */
@@ -45,6 +47,7 @@
 #define FAILURE_PAUSE_MS 1000
 #define FAILURE_PAUSE_MAX_MS (300 * 1000)
 #define STARTING_AT_ONCE 2
+#define LONGEST_WAIT_MS (60 * 1000)
 
 PGDLLEXPORT void IncsinkLauncherMain(Datum arg);
 
@@ -210,13 +213,17 @@ RegisterWorker(int index)
 	slot->last_error_time = GetCurrentTimestamp();
 }
 
-/* One look at all slots; returns the milliseconds until the next is due. */
+/*
+ * One look at all slots; returns the milliseconds until the next is due, or -1 if
+ * none is in use.
+ */
 static long
 LauncherTurn(List *databases)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	long		wait = 60 * 1000;
+	long		wait = LONGEST_WAIT_MS;
 	int			starting = 0;
+	bool		used = false;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < SHARED_WORKERS; i++)
@@ -233,6 +240,11 @@ LauncherTurn(List *databases)
 	{
 		WorkerSlot *slot = &shared->workers[i];
 
+		/* Dropped during the pause; a new one may not be in the list yet. */
+		if (slot->phase == WORKER_WANTED && slot->next_start > 0 &&
+			!list_member_oid(databases, slot->database))
+			memset(slot, 0, sizeof(WorkerSlot));
+		used = used || slot->phase != WORKER_FREE;
 		if (slot->phase != WORKER_WANTED)
 			continue;
 		if (slot->next_start > now)
@@ -244,7 +256,7 @@ LauncherTurn(List *databases)
 		}
 	}
 	LWLockRelease(&shared->lock);
-	return wait;
+	return used ? wait : -1;
 }
 
 void
@@ -286,8 +298,10 @@ IncsinkLauncherMain(Datum arg)
 		databases = ListDatabases(TopMemoryContext);
 		wait = LauncherTurn(databases);
 		list_free(databases);
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, wait,
-						 PG_WAIT_EXTENSION);
+		if (wait < 0 && OidIsValid(only))
+			proc_exit(0);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 wait < 0 ? LONGEST_WAIT_MS : wait, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 	}
 }

@@ -58,16 +58,22 @@ StoreError(MemoryContext definitions, Partition *partition, const char *error, c
 	partition->error = error ? MemoryContextStrdup(definitions, error) : NULL;
 }
 
-/* True if the partition is whole; otherwise its deliveries stand still, and it says so. */
+/*
+ * True if the partition is whole; otherwise its deliveries stand still, and it says so.
+ * A sequence in a new file begins another life: what held the old one says nothing.
+ */
 static bool
 CheckRun(const Workload *workload, PartitionRun *run, const SequenceReading *reading)
 {
+	Oid			file = run->partition->sequence_relfilenode;
 	char	   *error = NULL;
 	char	   *hint = NULL;
 	bool		whole = CheckPartition(run->partition, reading, HighestHeld(workload, run),
 									   &error, &hint);
 
 	StoreError(workload->definitions, run->partition, whole ? NULL : error, hint);
+	if (run->partition->sequence_relfilenode != file)
+		HorizonTrackerReset(&run->tracker);
 	return whole;
 }
 

@@ -35,6 +35,7 @@
 #define DATABASE_LOOK_MS 250	/* between two looks at the database's lock */
 #define TURN_BUDGET_MS 50		/* of catalog work before sends are due */
 #define ERROR_PAUSE_MS 1000
+#define WAKE_PAUSE_MS 5			/* between turns that only commits ask for */
 #define RELOAD_EVERY_MS 60000	/* definitions that came by COPY invalidate
 								 * nothing */
 #define OWNER_LOCK_SUBID 31010	/* plus the class: who may run deliveries */
@@ -375,16 +376,32 @@ AnyDeliveryHasNews(void)
 	return false;
 }
 
+static WaitEventSet *
+MakeEvents(HttpPool *pool, bool with_latch)
+{
+	WaitEventSet *events = CreateWaitEventSetCompat(3);
+
+	if (with_latch)
+		AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+	AddWaitEventToSet(events, WL_SOCKET_READABLE, HttpPoolDescriptor(pool), NULL, NULL);
+	return events;
+}
+
+/*
+ * A first commit after some time is looked for at once.  Where one follows the other
+ * a turn serves those of WAKE_PAUSE_MS: in the pause the latch is not waited for,
+ * and setting it costs the committers nothing.
+ */
 static void
 WorkLoop(HttpPool *pool)
 {
-	WaitEventSet *events = CreateWaitEventSetCompat(3);
+	WaitEventSet *events = MakeEvents(pool, true);
+	WaitEventSet *pause_events = MakeEvents(pool, false);
 	bool		turn_due = true;
+	bool		woken = false;
 	TimestampTz last_turn = 0;
 
-	AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	AddWaitEventToSet(events, WL_SOCKET_READABLE, HttpPoolDescriptor(pool), NULL, NULL);
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -397,18 +414,24 @@ WorkLoop(HttpPool *pool)
 		if (DatabaseIsWanted())
 			Leave(EXIT_LEFT);
 		HttpPoolRun(pool);
+		if (woken && TimestampDifferenceExceeds(last_turn, GetCurrentTimestamp(), WAKE_PAUSE_MS))
+			turn_due = true;
 		if (turn_due || AnyDeliveryHasNews() || NextTurn(last_turn) <= GetCurrentTimestamp())
 		{
 			if (error_pause_until <= GetCurrentTimestamp())
 			{
 				last_turn = GetCurrentTimestamp();
+				woken = false;
 				turn_due = TakeTurn();
 			}
 		}
 		if (turn_due && error_pause_until <= GetCurrentTimestamp())
 			continue;
-		if (WaitForEvents(events, pool, NextTurn(last_turn)))
-			turn_due = true;
+		if (woken && error_pause_until <= GetCurrentTimestamp())
+			(void) WaitForEvents(pause_events, pool,
+								 TimestampTzPlusMilliseconds(last_turn, WAKE_PAUSE_MS));
+		else if (WaitForEvents(events, pool, NextTurn(last_turn)))
+			woken = true;
 	}
 }
 
