@@ -182,3 +182,18 @@ HorizonAdvance(HorizonTracker *tracker, const SequenceReading *reading)
 	}
 	return moved;
 }
+
+/* Candidates up to it are settled with it. */
+void
+HorizonRaise(HorizonTracker *tracker, int64 horizon)
+{
+	int			settled = 0;
+
+	if (horizon <= tracker->horizon)
+		return;
+	while (settled < tracker->ncandidates && tracker->candidates[settled].seq <= horizon)
+		settled++;
+	DropCandidates(tracker, settled);
+	tracker->horizon = horizon;
+	tracker->moved_at = GetCurrentTimestamp();
+}

@@ -67,6 +67,12 @@ extern void HorizonTrackerReset(HorizonTracker *tracker);
  */
 extern bool HorizonAdvance(HorizonTracker *tracker, const SequenceReading *reading);
 
+/*
+ * Takes over a horizon that another process, or one before this, has found for the
+ * same life of the sequence; a lower one changes nothing.
+ */
+extern void HorizonRaise(HorizonTracker *tracker, int64 horizon);
+
 /* True if this transaction may have drawn a number that it can still commit. */
 extern bool OwnTransactionHasDrawn(Oid sequence);
 

@@ -9,6 +9,7 @@
 #include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
+#include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -37,6 +38,8 @@ static bool worker_requested = false;
 
 static shmem_request_hook_type previous_request_hook = NULL;
 static shmem_startup_hook_type previous_startup_hook = NULL;
+
+static void RegisterCallbacks(void);
 
 static void
 RequestHook(void)
@@ -82,6 +85,7 @@ RequestSharedMemory(void)
 	shmem_request_hook = RequestHook;
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = StartupHook;
+	RegisterCallbacks();		/* every process inherits them */
 }
 
 bool
@@ -171,11 +175,18 @@ WakeWorkers(Oid database)
 	LWLockRelease(&shared->lock);
 }
 
-/* Runs when the top transaction's locks are gone. */
+/*
+ * Runs when the top transaction's locks are gone.  Workers of logical replication
+ * pass by every hook that would note what they write (executor/execReplication.c):
+ * whatever they wrote may have been for an attached table.
+ */
 static void
 WakeAfterLocks(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
 {
-	if (!wakeup_noted || phase != RESOURCE_RELEASE_AFTER_LOCKS || !isTopLevel)
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !isTopLevel)
+		return;
+	if (!wakeup_noted &&
+		!(IsLogicalWorker() && TransactionIdIsValid(GetTopTransactionIdIfAny())))
 		return;
 	wakeup_noted = false;
 	WakeWorkers(MyDatabaseId);

@@ -282,6 +282,24 @@ NextAction(Delivery *delivery, TimestampTz now)
 	return DecideDelivery(&delivery->status, &event, NULL);
 }
 
+/* Rows that take a number at or below the watermark would never be seen. */
+static void
+CheckPosition(Delivery *delivery)
+{
+	int64		last_drawn = delivery->run->last_drawn;
+	int64		highest = delivery->position.seq;
+
+	if (delivery->intent != NULL)
+		highest = Max(highest, delivery->intent->until.seq);
+	if (!delivery->run->readable || highest <= last_drawn ||
+		delivery->status.state == DELIVERY_HALTED)
+		return;
+	HaltDelivery(delivery,
+				 psprintf("the watermark of this delivery stands at " INT64_FORMAT ", above " INT64_FORMAT ", the last number drawn",
+						  highest, last_drawn),
+				 "If the sequence of the table was set back, call incsink_confirm_sequence() and then incsink_resume_sink(). Otherwise remove the table from the sink and add it again with the start you want.");
+}
+
 bool
 DeliveryIsDue(Delivery *delivery, TimestampTz now)
 {
@@ -289,6 +307,8 @@ DeliveryIsDue(Delivery *delivery, TimestampTz now)
 
 	if (delivery->status.in_flight || delivery->look_again_at > now)
 		return false;
+	delivery->look_again_at = 0;
+	CheckPosition(delivery);
 	if (delivery->record_due || delivery->reload_due)
 		return true;
 	action = NextAction(delivery, now);
@@ -321,6 +341,8 @@ DeliveryDueAt(const Delivery *delivery)
 		return 0;
 	if (delivery->look_again_at > 0)
 		due = delivery->look_again_at;
+	else if (!delivery->run->readable)
+		due = 0;				/* that is looked at every poll interval */
 	else if (delivery->status.retry_at > 0)
 		due = delivery->status.retry_at;
 	else if (delivery->waiting_since > 0)
@@ -330,7 +352,7 @@ DeliveryDueAt(const Delivery *delivery)
 
 /*
  * Skips this delivery for a moment.  A lock that stays is shown, once; locks that
- * come and go cost no write.
+ * come and go cost no write.  Without a reason it is one on a row of the catalog.
  */
 void
 NoteBusy(Delivery *delivery, TimestampTz now, const char *reason)
@@ -341,7 +363,9 @@ NoteBusy(Delivery *delivery, TimestampTz now, const char *reason)
 	if (delivery->busy_recorded || delivery->has_record ||
 		now < TimestampTzPlusMilliseconds(delivery->busy_since, 1000))
 		return;
-	SetReason(delivery, reason, NULL);
+	SetReason(delivery, reason ? reason : "a row of its catalog tables is locked by another session",
+			  NULL);
+	delivery->busy_row = reason == NULL;
 	delivery->busy_recorded = true;
 	delivery->record_due = true;
 }
@@ -349,7 +373,7 @@ NoteBusy(Delivery *delivery, TimestampTz now, const char *reason)
 void
 NoteLockTimeout(Delivery *delivery, TimestampTz now)
 {
-	NoteBusy(delivery, now, "a row of its catalog tables is locked by another session");
+	NoteBusy(delivery, now, NULL);
 	delivery->look_again_at = TimestampTzPlusMilliseconds(now, LOCK_TIMEOUT_PAUSE_MS);
 }
 

@@ -86,6 +86,7 @@ typedef struct Delivery
 	TimestampTz busy_since;		/* 0 = is not */
 	TimestampTz look_again_at;
 	bool		busy_recorded;
+	bool		busy_row;		/* it is a row of the catalog, not the table */
 
 	/* to be stored for people by the next catalog step */
 	bool		record_due;

@@ -42,7 +42,7 @@ LockDelivery(Delivery *delivery, TimestampTz now)
 {
 	if (LockSinkTable(delivery->sink_id, delivery->partition_id, true))
 		return true;
-	NoteBusy(delivery, now, "its row of incsink.sink_table_def is locked by another session");
+	NoteBusy(delivery, now, NULL);
 	return false;
 }
 
@@ -71,8 +71,10 @@ Acknowledge(Delivery *delivery)
 static void
 AdvanceStep(Delivery *delivery, TimestampTz now)
 {
-	if (LockDelivery(delivery, now))
-		Acknowledge(delivery);
+	if (!LockDelivery(delivery, now))
+		return;
+	Acknowledge(delivery);
+	NoteNotBusy(delivery);
 }
 
 /*
@@ -272,11 +274,30 @@ ReloadStep(Delivery *delivery, TimestampTz now)
 	delivery->staged.reloaded = true;
 }
 
+/* Names who has locked one of its rows, by the transaction that stands in the row. */
+static void
+NameRowHolder(Delivery *delivery)
+{
+	if (SqlRun("SELECT COALESCE('process ' OPERATOR(pg_catalog.||) l.pid, 'a prepared transaction') FROM ("
+			   "SELECT xmax FROM incsink.sink_table_def WHERE sink_id = $1 AND partition_id = $2"
+			   " UNION ALL SELECT xmax FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
+			   " UNION ALL SELECT xmax FROM incsink.intent WHERE sink_id = $1 AND partition_id = $2"
+			   " UNION ALL SELECT xmax FROM incsink.delivery_state WHERE sink_id = $1 AND partition_id = $2) r"
+			   " JOIN pg_catalog.pg_locks l ON l.locktype = 'transactionid' AND l.granted"
+			   " AND l.transactionid = r.xmax"
+			   " WHERE l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() LIMIT 1",
+			   SqlInt8(delivery->sink_id), SqlInt8(delivery->partition_id)) > 0)
+		SetReason(delivery, psprintf("a row of its catalog tables is locked by %s",
+									 SqlGetText(0, 1, CurrentMemoryContext)), NULL);
+}
+
 static void
 RecordStep(Delivery *delivery, TimestampTz now)
 {
 	DeliveryRecord record = {0};
 
+	if (delivery->busy_recorded && delivery->busy_row)
+		NameRowHolder(delivery);
 	if (delivery->reason != NULL)
 		record.state = DeliveryStateName(delivery->status.state);
 	record.reason = delivery->reason;

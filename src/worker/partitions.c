@@ -23,26 +23,6 @@ typedef struct RefreshCall
 	TimestampTz now;
 } RefreshCall;
 
-/* What a restarted sequence must not be below. */
-static int64
-HighestHeld(const Workload *workload, const PartitionRun *run)
-{
-	int64		highest = 0;
-	ListCell   *cell;
-
-	foreach(cell, workload->deliveries)
-	{
-		const Delivery *delivery = lfirst(cell);
-
-		if (delivery->run != run)
-			continue;
-		highest = Max(highest, delivery->position.seq);
-		if (delivery->intent != NULL)
-			highest = Max(highest, delivery->intent->until.seq);
-	}
-	return highest;
-}
-
 static void
 StoreError(MemoryContext definitions, Partition *partition, const char *error, const char *hint)
 {
@@ -60,6 +40,8 @@ StoreError(MemoryContext definitions, Partition *partition, const char *error, c
 
 /*
  * True if the partition is whole; otherwise its deliveries stand still, and it says so.
+ * A sequence must not be below what was read of it before; a watermark above it is the
+ * matter of one delivery, which this class's worker alone may know of.
  * A sequence in a new file begins another life: what held the old one says nothing.
  */
 static bool
@@ -68,8 +50,7 @@ CheckRun(const Workload *workload, PartitionRun *run, const SequenceReading *rea
 	Oid			file = run->partition->sequence_relfilenode;
 	char	   *error = NULL;
 	char	   *hint = NULL;
-	bool		whole = CheckPartition(run->partition, reading, HighestHeld(workload, run),
-									   &error, &hint);
+	bool		whole = CheckPartition(run->partition, reading, run->last_drawn, &error, &hint);
 
 	StoreError(workload->definitions, run->partition, whole ? NULL : error, hint);
 	if (run->partition->sequence_relfilenode != file)
@@ -97,6 +78,21 @@ StoreHorizon(PartitionRun *run, TimestampTz now)
 	run->partition->recorded_at = now;
 }
 
+/*
+ * A transaction that was open before this process began holds all that it sees back;
+ * what was known before it, it takes from others.
+ */
+static void
+TakeKnownHorizon(PartitionRun *run)
+{
+	int64		known = run->partition->recorded_horizon;
+	int64		published;
+
+	if (PublishedHorizon(run->partition->partition_id, &published))
+		known = Max(known, published);
+	HorizonRaise(&run->tracker, Min(known, run->last_drawn));
+}
+
 static void
 RefreshPartition(void *arg)
 {
@@ -120,6 +116,7 @@ RefreshPartition(void *arg)
 	}
 	if (!run->readable)
 		return;
+	TakeKnownHorizon(run);
 	if (HorizonAdvance(&run->tracker, &reading))
 		PublishHorizon(run->partition->partition_id, run->tracker.horizon);
 	if (RecordIsDue(call->workload, run, call->now))

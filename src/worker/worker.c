@@ -35,6 +35,7 @@
 #define DATABASE_LOOK_MS 250	/* between two looks at the database's lock */
 #define TURN_BUDGET_MS 50		/* of catalog work before sends are due */
 #define ERROR_PAUSE_MS 1000
+#define HELD_LOOK_MS 1000		/* at transactions that may end unannounced */
 #define WAKE_PAUSE_MS 5			/* between turns that only commits ask for */
 #define RELOAD_EVERY_MS 60000	/* definitions that came by COPY invalidate
 								 * nothing */
@@ -67,6 +68,16 @@ static const struct
 										 * for no standby */
 	{"session_replication_role", "origin"},
 	{"row_security", "off"},
+
+	/*
+	 * Catalog tables are looked into by key, also while they look small: a plan
+	 * that is kept may have been made for another size, and versions that an old
+	 * snapshot keeps are many.
+	 */
+	{"plan_cache_mode", "force_generic_plan"},
+	{"enable_seqscan", "off"},
+	{"enable_hashjoin", "off"},
+	{"enable_mergejoin", "off"},
 };
 
 static void
@@ -124,6 +135,13 @@ DatabaseIsWanted(void)
 	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
 	(void) GetLockConflicts(&tag, RowExclusiveLock, &count);
 	return count > 0;
+}
+
+/* Where not preloaded, the next launcher makes shared memory of its own and a worker in it. */
+static bool
+LauncherIsGone(void)
+{
+	return !SharedMemoryIsPreloaded() && shared->launcher == NULL;
 }
 
 /* One process a class and database works on deliveries; ownership is a lock, not a clock. */
@@ -321,6 +339,25 @@ TakeTurn(void)
 	return more;
 }
 
+/*
+ * Not everybody who holds numbers back wakes us at his end: one who called nextval()
+ * himself does not, nor one whose statement failed after it had drawn.
+ */
+static bool
+NumbersAreHeldBack(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, workload.runs)
+	{
+		const PartitionRun *run = lfirst(cell);
+
+		if (run->tracker.ncandidates > 0)
+			return true;
+	}
+	return false;
+}
+
 /* When the next turn is due without anybody waking us. */
 static TimestampTz
 NextTurn(TimestampTz last_turn)
@@ -328,6 +365,8 @@ NextTurn(TimestampTz last_turn)
 	TimestampTz next = TimestampTzPlusMilliseconds(last_turn, setting_poll_interval);
 	ListCell   *cell;
 
+	if (setting_poll_interval > HELD_LOOK_MS && NumbersAreHeldBack())
+		next = TimestampTzPlusMilliseconds(last_turn, HELD_LOOK_MS);
 	foreach(cell, workload.deliveries)
 	{
 		TimestampTz due = DeliveryDueAt(lfirst(cell));
@@ -411,7 +450,7 @@ WorkLoop(HttpPool *pool)
 			ProcessConfigFile(PGC_SIGHUP);
 			workload.stale = true;
 		}
-		if (DatabaseIsWanted())
+		if (DatabaseIsWanted() || LauncherIsGone())
 			Leave(EXIT_LEFT);
 		HttpPoolRun(pool);
 		if (woken && TimestampDifferenceExceeds(last_turn, GetCurrentTimestamp(), WAKE_PAUSE_MS))
