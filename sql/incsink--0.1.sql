@@ -107,6 +107,8 @@ CREATE TABLE incsink.watermark (
 	seq					bigint NOT NULL,
 	n					bigint NOT NULL DEFAULT 0,
 	key					jsonb,
+	sent_seq			bigint NOT NULL DEFAULT 0,
+	sent_n				bigint NOT NULL DEFAULT 0,
 	rows_exported		bigint NOT NULL DEFAULT 0,
 	bytes_exported		bigint NOT NULL DEFAULT 0,
 	batches_exported	bigint NOT NULL DEFAULT 0,
@@ -115,6 +117,7 @@ CREATE TABLE incsink.watermark (
 	PRIMARY KEY (sink_id, partition_id, destination)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE incsink.watermark IS 'positions of deliveries: everything up to (seq, n) is durably exported; destination '''' is the front';
+COMMENT ON COLUMN incsink.watermark.sent_seq IS 'end of the last batch: the next one begins there, so that batches follow each other over numbers that hold no row to export';
 
 CREATE TABLE incsink.intent (
 	intent_id		bigint PRIMARY KEY,

@@ -19,13 +19,14 @@
 #include "common/compat.h"
 #include "common/settings.h"
 #include "common/shared.h"
+#include "common/sql.h"
 
 PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
 static planner_hook_type previous_planner_hook = NULL;
-static ExecutorFinish_hook_type previous_finish_hook = NULL;
+static ExecutorStart_hook_type previous_start_hook = NULL;
 static ProcessUtility_hook_type previous_utility_hook = NULL;
 
 /* Sees what views, rules and function bodies have become, which parse analysis does not. */
@@ -38,18 +39,21 @@ PlannerHook(PLANNER_HOOK_PARAMETERS)
 	return standard_planner(PLANNER_HOOK_ARGUMENTS);
 }
 
-/* Wakes the worker after a statement that wrote to an attached table. */
+/*
+ * Notes a statement that is going to write to an attached table.  Before it runs: one
+ * that fails has drawn numbers, too, and holds back those of others until the end of
+ * its transaction.
+ */
 static void
-FinishHook(QueryDesc *queryDesc)
+StartHook(QueryDesc *queryDesc, int eflags)
 {
-	EState	   *estate = queryDesc->estate;
 	ListCell   *cell;
 
-	if (previous_finish_hook)
-		previous_finish_hook(queryDesc);
+	if (previous_start_hook)
+		previous_start_hook(queryDesc, eflags);
 	else
-		standard_ExecutorFinish(queryDesc);
-	foreach(cell, estate->es_opened_result_relations)
+		standard_ExecutorStart(queryDesc, eflags);
+	foreach(cell, queryDesc->estate->es_opened_result_relations)
 	{
 		ResultRelInfo *result = lfirst(cell);
 
@@ -104,7 +108,13 @@ UtilityHook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 
 	/* A COMMIT may have freed its own statement: only the flags are used here. */
 	if (finishes_prepared)
+	{
 		WakeWorkers(MyDatabaseId);
+
+		/* It may have created the extension; PREPARE does not remember a request. */
+		if (ExtensionIsInstalled())
+			RequestWorkerAtCommit();
+	}
 	else if (is_copy)
 		NoteCopy((CopyStmt *) statement);
 }
@@ -130,8 +140,8 @@ _PG_init(void)
 	}
 	previous_planner_hook = planner_hook;
 	planner_hook = PlannerHook;
-	previous_finish_hook = ExecutorFinish_hook;
-	ExecutorFinish_hook = FinishHook;
+	previous_start_hook = ExecutorStart_hook;
+	ExecutorStart_hook = StartHook;
 	previous_utility_hook = ProcessUtility_hook;
 	ProcessUtility_hook = UtilityHook;
 }

@@ -7,6 +7,7 @@
 #include "access/htup_details.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/tuplestore.h"
@@ -29,6 +30,7 @@ struct RowWriter
 	TupleDesc	row_desc;
 	Datum	   *values;
 	bool	   *nulls;
+	Position	position;		/* of the row in hand */
 };
 
 RowWriter *
@@ -58,6 +60,33 @@ BeginRows(ReturnSetInfo *result, const Partition *partition, bool typed, Relatio
 	return writer;
 }
 
+/* jsonb holds less than json does: a NUL, for one.  The reader must know where it stands. */
+static void
+NameRowInError(void *arg)
+{
+	RowWriter  *writer = arg;
+
+	errcontext("row %s of table \"%s.%s\" as jsonb; a call with NULL::%s.%s returns rows as rows",
+			   FormatPosition(writer->position), writer->partition->schema_name,
+			   writer->partition->table_name, quote_identifier(writer->partition->schema_name),
+			   quote_identifier(writer->partition->table_name));
+}
+
+static Datum
+ParseRow(RowWriter *writer, const char *text)
+{
+	ErrorContextCallback callback;
+	Datum		result;
+
+	callback.callback = NameRowInError;
+	callback.arg = writer;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	result = DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
+	error_context_stack = callback.previous;
+	return result;
+}
+
 /*
  * The bytes that a sink would send, as jsonb: the same names and spellings.  Bodies
  * are UTF-8, jsonb is in the server's encoding.
@@ -73,7 +102,7 @@ RowAsJsonb(RowWriter *writer, TupleTableSlot *slot)
 	text = writer->buffer.data;
 	if (GetDatabaseEncoding() != PG_UTF8)
 		text = pg_any_to_server(text, writer->buffer.length - 1, PG_UTF8);
-	return DirectFunctionCall1(jsonb_in, CStringGetDatum(text));
+	return ParseRow(writer, text);
 }
 
 /* Columns that were not asked for, and the internal ingest_seq, are null. */
@@ -97,6 +126,7 @@ WriteRow(RowWriter *writer, TupleTableSlot *slot, Position position)
 	Datum		values[2];
 	bool		nulls[2] = {false, false};
 
+	writer->position = position;
 	values[0] = writer->encoder ? RowAsJsonb(writer, slot) : RowAsComposite(writer, slot);
 	values[1] = JsonbPGetDatum(MakeToken(writer->partition->tag, position));
 	tuplestore_putvalues(writer->result->setResult, writer->result->setDesc, values, nulls);

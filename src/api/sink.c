@@ -239,10 +239,11 @@ RestartTable(const SinkDefinition *sink, int64 partition_id)
 	(void) SqlRun("DELETE FROM incsink.watermark"
 				  " WHERE sink_id = $1 AND partition_id = $2 AND destination <> ''",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id));
-	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq)"
-				  " VALUES ($1, $2, '', $3, $4)"
+	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq,"
+				  " sent_seq) VALUES ($1, $2, '', $3, $4, $4)"
 				  " ON CONFLICT (sink_id, partition_id, destination)"
-				  " DO UPDATE SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, n = 0, key = NULL",
+				  " DO UPDATE SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, n = 0, key = NULL,"
+				  " sent_seq = EXCLUDED.sent_seq, sent_n = 0",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch), SqlInt8(seq));
 	(void) SqlRun("UPDATE incsink.sink_table_def SET epoch = $3, destinations = 0"
 				  " WHERE sink_id = $1 AND partition_id = $2",

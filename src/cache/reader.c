@@ -15,6 +15,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rls.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "cache/columns.h"
 #include "cache/reader.h"
@@ -35,6 +36,8 @@ struct Reader
 	TupleTableSlot *slot;
 	IndexScanDesc scan;			/* NULL before ReaderStart() */
 	int64		scanned;
+	TimestampTz stop_at;		/* 0 = never */
+	bool		stopped;
 };
 
 /*
@@ -181,6 +184,28 @@ ReaderStart(Reader *reader, Snapshot snapshot, Position since, Position until)
 	reader->scan = IndexBeginScanCompat(reader->relation, reader->index, snapshot, 2);
 	index_rescan(reader->scan, keys, 2, NULL, 0);
 	reader->scanned = 0;
+	reader->stop_at = 0;
+	reader->stopped = false;
+}
+
+void
+ReaderStopAfter(Reader *reader, int milliseconds)
+{
+	reader->stop_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), milliseconds);
+}
+
+bool
+ReaderStopped(Reader *reader)
+{
+	return reader->stopped;
+}
+
+/* The clock is asked only now and then. */
+static bool
+TimeIsUp(const Reader *reader)
+{
+	return reader->stop_at != 0 && reader->scanned % 256 == 0 &&
+		GetCurrentTimestamp() >= reader->stop_at;
 }
 
 /* Memory that the filter took for the row before is freed first. */
@@ -199,17 +224,18 @@ PassesFilter(Reader *reader)
 TupleTableSlot *
 ReaderNext(Reader *reader, Position *position)
 {
-	while (index_getnext_slot(reader->scan, reader->direction, reader->slot))
+	while (!reader->stopped &&
+		   index_getnext_slot(reader->scan, reader->direction, reader->slot))
 	{
 		bool		isnull;
 
 		CHECK_FOR_INTERRUPTS();
 		reader->scanned++;
-		if (!PassesFilter(reader))
-			continue;
+		reader->stopped = TimeIsUp(reader);
 		position->seq = DatumGetInt64(slot_getattr(reader->slot, reader->seq_attnum, &isnull));
 		position->n = 0;
-		return reader->slot;
+		if (PassesFilter(reader))
+			return reader->slot;
 	}
 	return NULL;
 }

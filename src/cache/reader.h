@@ -61,6 +61,13 @@ extern void ReaderStart(Reader *reader, Snapshot snapshot, Position since, Posit
  * is the reader's own.  *position is the row's position; rows that the filter
  * passed over count in ReaderScanned().
  */
+/*
+ * Makes ReaderNext() end the range early, once it has read for that long; *position
+ * is then that of the last row read, whether the filter passed it over or not.
+ */
+extern void ReaderStopAfter(Reader *reader, int milliseconds);
+extern bool ReaderStopped(Reader *reader);
+
 extern TupleTableSlot *ReaderNext(Reader *reader, Position *position);
 extern int64 ReaderScanned(Reader *reader);
 

@@ -143,8 +143,8 @@ AddSinkTable(int64 sink_id, int64 partition_id, char **columns, int ncolumns,
 				  " VALUES ($1, $2, $3, $4, $5, $6)",
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlNameArray(columns, ncolumns),
 				  SqlText(filter), SqlText(start), SqlText(epoch));
-	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq)"
-				  " VALUES ($1, $2, '', $3, $4)",
+	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq,"
+				  " sent_seq) VALUES ($1, $2, '', $3, $4, $4)",
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch), SqlInt8(start_seq));
 }
 

@@ -12,7 +12,8 @@ LoadWatermark(int64 sink_id, int64 partition_id, MemoryContext context)
 {
 	Watermark  *watermark;
 
-	if (SqlRun("SELECT epoch, seq, n, rows_exported, bytes_exported FROM incsink.watermark"
+	if (SqlRun("SELECT epoch, seq, n, sent_seq, sent_n, rows_exported, bytes_exported"
+			   " FROM incsink.watermark"
 			   " WHERE sink_id = $1 AND partition_id = $2 AND destination = ''",
 			   SqlInt8(sink_id), SqlInt8(partition_id)) == 0)
 		return NULL;
@@ -20,8 +21,10 @@ LoadWatermark(int64 sink_id, int64 partition_id, MemoryContext context)
 	watermark->epoch = SqlGetText(0, 1, context);
 	watermark->position.seq = SqlGetInt8(0, 2);
 	watermark->position.n = SqlGetInt8(0, 3);
-	watermark->rows_exported = SqlGetInt8(0, 4);
-	watermark->bytes_exported = SqlGetInt8(0, 5);
+	watermark->sent.seq = SqlGetInt8(0, 4);
+	watermark->sent.n = SqlGetInt8(0, 5);
+	watermark->rows_exported = SqlGetInt8(0, 6);
+	watermark->bytes_exported = SqlGetInt8(0, 7);
 	return watermark;
 }
 
@@ -38,14 +41,17 @@ AcknowledgeIntent(const Intent *intent)
 				  " RETURNING sink_id, partition_id, destination, epoch, since_seq, since_n,"
 				  " until_seq, until_n, until_key, row_count, byte_count)"
 				  " INSERT INTO incsink.watermark AS w (sink_id, partition_id, destination, epoch,"
-				  " seq, n, key, rows_exported, bytes_exported, batches_exported, last_export_time)"
+				  " seq, n, key, sent_seq, sent_n, rows_exported, bytes_exported, batches_exported,"
+				  " last_export_time)"
 				  " SELECT d.sink_id, d.partition_id, d.destination, d.epoch, d.until_seq, d.until_n,"
-				  " d.until_key, d.row_count, d.byte_count, 1, pg_catalog.clock_timestamp()"
+				  " d.until_key, d.until_seq, d.until_n, d.row_count, d.byte_count, 1, pg_catalog.clock_timestamp()"
 				  " FROM done d WHERE EXISTS (SELECT FROM incsink.watermark o"
 				  " WHERE o.sink_id = d.sink_id AND o.partition_id = d.partition_id"
-				  " AND o.destination = d.destination AND o.seq = d.since_seq AND o.n = d.since_n)"
+				  " AND o.destination = d.destination AND o.sent_seq = d.since_seq"
+				  " AND o.sent_n = d.since_n AND (o.seq, o.n) >= (d.since_seq, d.since_n))"
 				  " ON CONFLICT (sink_id, partition_id, destination) DO UPDATE SET seq = EXCLUDED.seq,"
-				  " n = EXCLUDED.n, key = EXCLUDED.key,"
+				  " n = EXCLUDED.n, key = EXCLUDED.key, sent_seq = EXCLUDED.sent_seq,"
+				  " sent_n = EXCLUDED.sent_n,"
 				  " rows_exported = w.rows_exported + EXCLUDED.rows_exported,"
 				  " bytes_exported = w.bytes_exported + EXCLUDED.bytes_exported,"
 				  " batches_exported = w.batches_exported + 1,"

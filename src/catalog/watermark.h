@@ -23,6 +23,7 @@ typedef struct Watermark
 {
 	char	   *epoch;
 	Position	position;
+	Position	sent;			/* end of the last batch, at or below position */
 	int64		rows_exported;
 	int64		bytes_exported;
 } Watermark;
@@ -71,14 +72,14 @@ extern bool NoteAttempt(const Intent *intent, int64 rows, int64 bytes, const cha
 
 /*
  * Deletes the intent and moves the watermark over its range.  False if it moved
- * nothing: the intent is gone, the epoch is another one, or the watermark does not
- * stand at the intent's since; the caller rolls its subtransaction back.
+ * nothing: the intent is gone, the epoch is another one, or the last batch did not
+ * end at the intent's since; the caller rolls its subtransaction back.
  */
 extern bool AcknowledgeIntent(const Intent *intent);
 
 /*
- * Moves the watermark over a range that holds no row to export, without an intent.
- * False as above.
+ * Moves the watermark over a range that holds no row to export, without an intent;
+ * the next batch takes the range in.  False as above.
  */
 extern bool PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch,
 						   Position since, Position until);

@@ -135,11 +135,13 @@ WantWorker(Oid database, WorkerClass class)
 		}
 		else if (slot->database == database && slot->class == class)
 		{
+			slot->wanted = true;
+			if (slot->phase == WORKER_STARTING || slot->phase == WORKER_RUNNING)
+				return slot;
+
 			/* A new wish ends the pause after a failure. */
 			slot->next_start = 0;
-			slot->wanted = true;
-			if (slot->phase == WORKER_STOPPED)
-				slot->phase = WORKER_WANTED;
+			slot->phase = WORKER_WANTED;
 			if (shared->launcher)
 				SetLatch(shared->launcher);
 			return slot;

@@ -122,6 +122,11 @@ EncodeRows(Reader *reader, const EncoderRoutine *routine, RangeLimits limits, By
 			break;
 	}
 	routine->finish(encoder, body);
+	if (slot == NULL && ReaderStopped(reader))
+	{
+		range->until = position;
+		return false;
+	}
 	return slot == NULL;
 }
 
@@ -140,6 +145,8 @@ ReadAndEncode(const Partition *partition, const ReaderOptions *options, const En
 	snapshot = TakeReadSnapshot();
 	PushActiveSnapshot(snapshot);	/* output functions may run queries */
 	ReaderStart(reader, snapshot, since, until);
+	if (limits.milliseconds > 0)
+		ReaderStopAfter(reader, limits.milliseconds);
 	if (EncodeRows(reader, encoding->encoder, limits, body, range))
 		range->until = until;
 	ReaderClose(reader);

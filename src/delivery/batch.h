@@ -28,16 +28,18 @@ typedef struct RangeLimits
 {
 	int64		rows;
 	int64		bytes;			/* a single larger row still goes, alone */
+	int			milliseconds;	/* 0 = as long as it takes */
 } RangeLimits;
 
-#define NO_LIMITS ((RangeLimits) {PG_INT64_MAX, PG_INT64_MAX})
+#define NO_LIMITS ((RangeLimits) {PG_INT64_MAX, PG_INT64_MAX, 0})
 
 typedef struct EncodedRange
 {
 	ReaderStatus status;		/* other than READER_OK: nothing was read */
 	int64		rows;			/* in the body */
 	Position	until;			/* how far it got: the last row's position at a
-								 * limit, else the end of the range */
+								 * limit (a row that the filter passed over
+								 * counts), else the end of the range */
 } EncodedRange;
 
 /*

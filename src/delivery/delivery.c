@@ -84,7 +84,7 @@ DeliveryCreate(SinkDefinition *sink, SinkTable *table, PartitionRun *run, const 
 	delivery->kind = kind;
 	delivery->pool = pool;
 	delivery->fingerprint = DeliveryFingerprint(sink, table);
-	DeliveryReload(delivery);
+	delivery->reload_due = true;
 	MemoryContextSwitchTo(old);
 	return delivery;
 }
@@ -164,8 +164,23 @@ ReloadRecord(Delivery *delivery)
 	MemoryContextDelete(scratch);
 }
 
-void
-DeliveryReload(Delivery *delivery)
+/*
+ * The intent begins where the last batch ended, and the watermark is not past it: an
+ * acknowledgement will move it.
+ */
+static bool
+IntentFits(const Delivery *delivery)
+{
+	const Intent *intent = delivery->intent;
+
+	return strcmp(intent->epoch, delivery->epoch) == 0 &&
+		ComparePositions(intent->since, delivery->sent) == 0 &&
+		ComparePositions(intent->since, delivery->position) <= 0 &&
+		ComparePositions(delivery->position, intent->until) < 0;
+}
+
+static void
+ReloadFromCatalog(Delivery *delivery)
 {
 	Watermark  *watermark;
 	int64		rows_exported;
@@ -174,7 +189,6 @@ DeliveryReload(Delivery *delivery)
 	Assert(!delivery->status.in_flight);
 	memset(&delivery->status, 0, sizeof(delivery->status));
 	delivery->status.enabled = delivery->sink->enabled;
-	delivery->reload_due = false;
 	ReloadRecord(delivery);
 	ReloadBatch(delivery);
 	delivery->status.has_intent = delivery->intent != NULL;
@@ -191,14 +205,13 @@ DeliveryReload(Delivery *delivery)
 		pfree(delivery->epoch);
 	delivery->epoch = watermark->epoch;
 	delivery->position = watermark->position;
+	delivery->sent = watermark->sent;
 	rows_exported = watermark->rows_exported;
 	bytes_exported = watermark->bytes_exported;
 	pfree(watermark);
-	if (delivery->intent != NULL &&
-		(strcmp(delivery->intent->epoch, delivery->epoch) != 0 ||
-		 ComparePositions(delivery->intent->since, delivery->position) != 0))
+	if (delivery->intent != NULL && !IntentFits(delivery))
 	{
-		HaltDelivery(delivery, "the intent of this delivery does not begin at its watermark",
+		HaltDelivery(delivery, "the intent of this delivery does not fit its watermark",
 					 "Remove the table from the sink and add it again with the start you want.");
 		return;
 	}
@@ -207,6 +220,15 @@ DeliveryReload(Delivery *delivery)
 	if (delivery->sink->options == NULL)
 		HaltDelivery(delivery, delivery->sink->options_error,
 					 "Correct the options with incsink_alter_sink().");
+}
+
+/* An ERROR leaves it due: what is in memory until then is nothing to go on from. */
+void
+DeliveryReload(Delivery *delivery)
+{
+	delivery->reload_due = true;
+	ReloadFromCatalog(delivery);
+	delivery->reload_due = false;
 }
 
 void
@@ -343,10 +365,10 @@ DeliveryDueAt(const Delivery *delivery)
 		due = delivery->look_again_at;
 	else if (!delivery->run->readable)
 		due = 0;				/* that is looked at every poll interval */
-	else if (delivery->status.retry_at > 0)
+	else if (delivery->waiting_since > 0 && !delivery->status.has_intent)
+		due = Max(FlushTime(delivery), delivery->status.retry_at);
+	else if (delivery->status.has_intent || delivery->position.seq < delivery->flush_until)
 		due = delivery->status.retry_at;
-	else if (delivery->waiting_since > 0)
-		due = FlushTime(delivery);
 	return due;
 }
 

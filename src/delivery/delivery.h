@@ -59,6 +59,7 @@ typedef struct Delivery
 	DeliveryStatus status;
 	char	   *epoch;			/* of the watermark */
 	Position	position;		/* watermark */
+	Position	sent;			/* end of the last batch */
 
 	/* the batch in hand, if status.has_intent */
 	MemoryContext batch_context;	/* owns the intent and its encoding */
@@ -100,8 +101,8 @@ typedef struct Delivery
 } Delivery;
 
 /*
- * Makes a delivery and reads its position, intents and state from the catalog.
- * Needs an open SqlSession.  All of it lives in a child of CurrentMemoryContext.
+ * Makes a delivery, which reads its position, intents and state in its first catalog
+ * step.  All of it lives in a child of CurrentMemoryContext.
  */
 extern Delivery *DeliveryCreate(SinkDefinition *sink, SinkTable *table, PartitionRun *run,
 								const SinkKind *kind, HttpPool *pool);
@@ -109,7 +110,10 @@ extern Delivery *DeliveryCreate(SinkDefinition *sink, SinkTable *table, Partitio
 /* Text that changes when the delivery must start over from the catalog. */
 extern char *DeliveryFingerprint(const SinkDefinition *sink, const SinkTable *table);
 
-/* Reads position, intents and state again; nothing must be in flight. */
+/*
+ * Reads position, intents and state from the catalog; nothing must be in flight.
+ * Needs an open SqlSession.
+ */
 extern void DeliveryReload(Delivery *delivery);
 
 /* Cancels what is in flight and frees everything. */

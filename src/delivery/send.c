@@ -6,6 +6,7 @@
 
 #include "common/inject.h"
 #include "common/pg_prng.h"
+#include "common/text.h"
 #include "delivery/steps.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -24,6 +25,7 @@ TakeVerdict(Delivery *delivery, const Verdict *verdict)
 	event.verdict = verdict->class;
 	event.retry_after = verdict->retry_after;
 	event.fraction = pg_prng_double(&pg_global_prng_state);
+	Assert(delivery->sink->options != NULL);	/* without, there are no attempts */
 	policy.retry_initial = delivery->sink->options->retry_initial;
 	policy.retry_max = delivery->sink->options->retry_max;
 
@@ -77,9 +79,8 @@ SendBatch(Delivery *delivery)
 		MemoryContextSwitchTo(old);
 		error = CopyErrorData();
 		FlushErrorState();
-		strlcpy(verdict.message, error->message, sizeof(verdict.message));
-		if (error->hint)
-			strlcpy(verdict.hint, error->hint, sizeof(verdict.hint));
+		ClipText(verdict.message, error->message, sizeof(verdict.message));
+		ClipText(verdict.hint, error->hint ? error->hint : "", sizeof(verdict.hint));
 		FreeErrorData(error);
 		TakeVerdict(delivery, &verdict);
 	}

@@ -9,9 +9,17 @@
 #include "common/lock_holder.h"
 #include "common/sql.h"
 #include "common/subtransaction.h"
+#include "common/text.h"
 #include "delivery/steps.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
+
+/*
+ * The longest that a cut reads: what a filter passes over takes time and fills no
+ * batch.  Blob batches are large, and nobody in their worker is in a hurry.
+ */
+#define FORWARD_READ_MS 100
+#define BLOB_READ_MS 5000
 
 typedef void (*StepFunction) (Delivery *delivery, TimestampTz now);
 
@@ -96,7 +104,7 @@ FinishBody(Delivery *delivery, const EncodedRange *range)
 	delivery->attempt_context = AllocSetContextCreate(delivery->context, "incsink attempt",
 													  ALLOCSET_SMALL_SIZES);
 	delivery->credentials = NULL;
-	CheckSinkUrl(delivery->sink->url, delivery->sink->owner);
+	CheckSinkRights(delivery->sink->url, delivery->sink->owner);
 	if (server != NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(delivery->attempt_context);
@@ -142,8 +150,12 @@ CurrentEncoding(const Delivery *delivery)
 	return ParseEncoding(FormatEncoding(encoding));
 }
 
+/*
+ * The range begins where the last batch ended: numbers without a row to export that
+ * the watermark has passed since then are taken in, so that names follow each other.
+ */
 static Intent *
-MakeIntent(Delivery *delivery, const Encoding *encoding, Position since, const EncodedRange *range,
+MakeIntent(Delivery *delivery, const Encoding *encoding, const EncodedRange *range,
 		   const char *epoch)
 {
 	Intent	   *intent = palloc0(sizeof(Intent));
@@ -153,7 +165,7 @@ MakeIntent(Delivery *delivery, const Encoding *encoding, Position since, const E
 	intent->partition_id = delivery->partition_id;
 	intent->destination = FRONT_DESTINATION;
 	intent->epoch = pstrdup(epoch);
-	intent->since = since;
+	intent->since = delivery->staged.advanced ? delivery->intent->until : delivery->sent;
 	intent->until = range->until;
 	intent->row_count = range->rows;
 	intent->byte_count = delivery->body.length;
@@ -187,13 +199,13 @@ EpochForCut(Delivery *delivery)
 
 /* Stages a batch that EncodeBody has filled: its intent is inserted. */
 static void
-StageBatch(Delivery *delivery, const Encoding *encoding, Position since, const EncodedRange *range,
+StageBatch(Delivery *delivery, const Encoding *encoding, const EncodedRange *range,
 		   const char *epoch)
 {
 	StagedStep *staged = &delivery->staged;
 
 	FinishBody(delivery, range);
-	staged->intent = MakeIntent(delivery, encoding, since, range, epoch);
+	staged->intent = MakeIntent(delivery, encoding, range, epoch);
 	staged->encoding = encoding;
 	INCSINK_POINT("before-intent");
 	InsertIntent(staged->intent);
@@ -205,7 +217,11 @@ CutStep(Delivery *delivery, TimestampTz now)
 {
 	Position	since = StagedPosition(delivery);
 	Position	until = {.seq = delivery->run->tracker.horizon};
-	RangeLimits limits = {delivery->sink->options->flush_rows, delivery->sink->options->flush_bytes};
+	RangeLimits limits = {
+		.rows = delivery->sink->options->flush_rows,
+		.bytes = delivery->sink->options->flush_bytes,
+		.milliseconds = delivery->kind->class == WORKER_FORWARD ? FORWARD_READ_MS : BLOB_READ_MS,
+	};
 	EncodedRange range;
 	const Encoding *encoding;
 	const char *epoch;
@@ -222,10 +238,11 @@ CutStep(Delivery *delivery, TimestampTz now)
 	{
 		NoteNotBusy(delivery);
 		if (range.rows > 0)
-			StageBatch(delivery, encoding, since, &range, epoch);
+			StageBatch(delivery, encoding, &range, epoch);
 		else if (PassEmptyRange(delivery->sink_id, delivery->partition_id,
 								epoch, since, range.until))
 		{
+			ClearRecord(delivery);
 			delivery->staged.passed = true;
 			delivery->staged.position = range.until;
 		}
@@ -347,14 +364,17 @@ TakeError(Delivery *delivery, const ErrorData *error, const StagedStep *before, 
 		delivery->reload_due = true;
 		return;
 	}
+	if (before->advanced)
+		return;					/* it comes again, in a turn without an
+								 * acknowledgement that would wipe it out */
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 	{
 		NoteLockTimeout(delivery, now);
 		return;
 	}
 	verdict.class = ClassifyError(error->sqlerrcode);
-	strlcpy(verdict.message, error->message, sizeof(verdict.message));
-	strlcpy(verdict.hint, error->hint ? error->hint : "", sizeof(verdict.hint));
+	ClipText(verdict.message, error->message, sizeof(verdict.message));
+	ClipText(verdict.hint, error->hint ? error->hint : "", sizeof(verdict.hint));
 	TakeVerdict(delivery, &verdict);
 }
 
@@ -385,8 +405,8 @@ RunStep(Delivery *delivery, StepFunction step, TimestampTz now)
 
 	if (error == NULL)
 		return true;
-	if (step == RecordStep)
-		NoteLockTimeout(delivery, now); /* what failed is stored later */
+	if (step == RecordStep || step == ReloadStep)
+		NoteLockTimeout(delivery, now); /* both are still due */
 	else
 		TakeError(delivery, error, &before, now);
 	FreeErrorData(error);
@@ -432,8 +452,8 @@ ApplyPosition(Delivery *delivery, const StagedStep *staged)
 	if (!staged->advanced && !staged->passed)
 		return;
 	delivery->position = staged->position;
-	if (!staged->advanced)
-		return;
+	if (staged->advanced)
+		delivery->sent = delivery->intent->until;
 	(void) DecideDelivery(&delivery->status, &event, NULL);
 	SetReason(delivery, NULL, NULL);
 	delivery->has_record = false;
@@ -492,7 +512,8 @@ DeliveryCommitted(Delivery *delivery)
 		SendBatch(delivery);
 	else if (!delivery->status.in_flight)
 		ReleaseBody(delivery);
-	return staged.committed && !delivery->status.in_flight;
+	return staged.reloaded || (staged.committed && !delivery->status.in_flight) ||
+		(staged.passed && delivery->position.seq < delivery->flush_until);
 }
 
 void

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "sink/forward.h"
+#include "sink/url.h"
 #include "transport/retry.h"
 
 #define SHOWN_ANSWER 300		/* bytes of an answer that people are shown */
@@ -80,27 +81,57 @@ AppendForeign(char *out, size_t size, const char *text, size_t length, size_t li
 	out[at] = '\0';
 }
 
-/* A receiver may echo what it was sent; no secret reaches a view or the log. */
 static void
-BlankSecrets(char *text, const Credentials *credentials)
+BlankSecret(char *text, size_t length, const char *secret)
 {
-	if (credentials == NULL)
-		return;
-	for (int i = 0; i < credentials->nsecrets; i++)
-	{
-		const char *secret = credentials->secrets[i].value;
-		size_t		length = strlen(secret);
-		char	   *found;
+	size_t		secret_length = strlen(secret);
+	char	   *end = text + length;
+	char	   *found;
 
-		if (length == 0)
-			continue;
-		while ((found = strstr(text, secret)) != NULL)
-			memset(found, '*', length);
+	if (secret_length == 0)
+		return;
+	while ((found = memmem(text, end - text, secret, secret_length)) != NULL)
+	{
+		memset(found, '*', secret_length);
+		text = found + secret_length;
 	}
 }
 
+/*
+ * Appends what a receiver has said.  It may echo what it was sent: secrets are blanked
+ * as they are and as they stand in a URL, in the whole of it, before it is cut.  Where
+ * there is no memory for that nothing is shown.
+ */
 static void
-DescribeAnswer(const HttpResult *result, Verdict *verdict)
+AppendAnswer(char *out, size_t size, const char *text, size_t length,
+			 const Credentials *credentials)
+{
+	char	   *copy;
+
+	if (credentials == NULL)
+	{
+		AppendForeign(out, size, text, length, SHOWN_ANSWER);
+		return;
+	}
+	copy = palloc_extended(length + 1, MCXT_ALLOC_NO_OOM);
+	if (copy == NULL)
+		return;
+	memcpy(copy, text, length);
+	for (int i = 0; i < credentials->nsecrets; i++)
+	{
+		const char *secret = credentials->secrets[i].value;
+		char	   *escaped = EscapeForUrl(secret);
+
+		BlankSecret(copy, length, secret);
+		BlankSecret(copy, length, escaped);
+		pfree(escaped);
+	}
+	AppendForeign(out, size, copy, length, SHOWN_ANSWER);
+	pfree(copy);
+}
+
+static void
+DescribeAnswer(const HttpResult *result, const Credentials *credentials, Verdict *verdict)
 {
 	size_t		size = sizeof(verdict->message);
 
@@ -108,13 +139,13 @@ DescribeAnswer(const HttpResult *result, Verdict *verdict)
 	if (result->location != NULL)
 	{
 		strlcat(verdict->message, " with a redirect to ", size);
-		AppendForeign(verdict->message, size, result->location, strcspn(result->location, "?#"),
-					  SHOWN_ANSWER);
+		AppendAnswer(verdict->message, size, result->location, strcspn(result->location, "?#"),
+					 credentials);
 	}
 	if (result->answer_length > 0)
 	{
 		strlcat(verdict->message, ": ", size);
-		AppendForeign(verdict->message, size, result->answer, result->answer_length, SHOWN_ANSWER);
+		AppendAnswer(verdict->message, size, result->answer, result->answer_length, credentials);
 	}
 }
 
@@ -126,18 +157,17 @@ JudgeAnswer(const HttpResult *result, const Credentials *credentials, TimestampT
 	if (result->failure != HTTP_COMPLETE)
 	{
 		verdict->class = VERDICT_RETRY;
-		AppendForeign(verdict->message, sizeof(verdict->message), result->error,
-					  strlen(result->error), sizeof(verdict->message));
+		AppendAnswer(verdict->message, sizeof(verdict->message), result->error,
+					 strlen(result->error), credentials);
 	}
 	else
 	{
 		verdict->class = ClassifyStatus(result->status);
 		if (verdict->class == VERDICT_ACKNOWLEDGED)
 			return;
-		DescribeAnswer(result, verdict);
+		DescribeAnswer(result, credentials, verdict);
 		strlcpy(verdict->hint, HintForStatus(result->status), sizeof(verdict->hint));
 	}
 	if (result->retry_after != NULL)
 		verdict->retry_after = RetryAfterDelay(result->retry_after, now, retry_max);
-	BlankSecrets(verdict->message, credentials);
 }

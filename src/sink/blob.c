@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "common/text.h"
 #include "sink/kind.h"
 
 static char *
@@ -24,7 +25,7 @@ BlobObjectKey(const Batch *batch)
 static void
 JudgeFailure(const FilePutResult *result, Verdict *verdict)
 {
-	strlcpy(verdict->message, result->error, sizeof(verdict->message));
+	ClipText(verdict->message, result->error, sizeof(verdict->message));
 	switch (result->error_number)
 	{
 		case EACCES:

@@ -29,6 +29,22 @@ AppendEncoded(StringInfo out, unsigned char c)
 	appendStringInfo(out, "%%%02X", c);
 }
 
+char *
+EscapeForUrl(const char *value)
+{
+	StringInfoData encoded;
+
+	initStringInfo(&encoded);
+	for (const char *c = value; *c != '\0'; c++)
+	{
+		if (IsUnreserved(*c))
+			appendStringInfoChar(&encoded, *c);
+		else
+			AppendEncoded(&encoded, *c);
+	}
+	return encoded.data;
+}
+
 /*
  * "!" is always encoded in a value, so what is cut and hashed can be no other
  * value's name.

@@ -11,6 +11,7 @@
 #include "access/table.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_tablespace.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -103,17 +104,22 @@ CheckIsOutsideTablespaces(const char *path)
 }
 
 static void
-CheckFileUrl(const Url *url, const char *text, Oid owner)
+CheckMayWriteFiles(Oid owner)
 {
-	char	   *directory = FileUrlDirectory(text);
-	char	   *path;
-
 	if (!has_privs_of_role(owner, ROLE_PG_WRITE_SERVER_FILES))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to write files of the server"),
 				 errdetail("The owner of the sink, \"%s\", is not a member of the role pg_write_server_files.",
 						   GetUserNameFromId(owner, false))));
+}
+
+static void
+CheckFileUrl(const Url *url, const char *text)
+{
+	char	   *directory = FileUrlDirectory(text);
+	char	   *path;
+
 	if (url->query != NULL || strpbrk(url->path, "{}") != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -127,6 +133,11 @@ CheckFileUrl(const Url *url, const char *text, Oid owner)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid file URL"),
 				 errdetail("Its path must be canonical and name a directory below \"/\".")));
+	if (!pg_verifymbstr(directory, strlen(directory), true))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid file URL"),
+				 errdetail("Its path is not valid in the encoding of the server.")));
 	path = ResolvePath(directory);
 	CheckIsOutside(path, DataDir, "the data directory");
 	CheckIsOutsideTablespaces(path);
@@ -169,12 +180,18 @@ CheckIsAllowed(const Url *url, Oid owner)
 }
 
 void
+CheckSinkRights(const char *text, Oid owner)
+{
+	CheckIsAllowed(ParseUrl(text), owner);
+	if (strcmp(SinkKindOfUrl(text), "blob") == 0)
+		CheckMayWriteFiles(owner);
+}
+
+void
 CheckSinkUrl(const char *text, Oid owner)
 {
-	Url		   *url = ParseUrl(text);
-
 	CheckPlaceholders(text, "the URL");
-	CheckIsAllowed(url, owner);
+	CheckSinkRights(text, owner);
 	if (strcmp(SinkKindOfUrl(text), "blob") == 0)
-		CheckFileUrl(url, text, owner);
+		CheckFileUrl(ParseUrl(text), text);
 }

@@ -21,6 +21,9 @@ extern const char *SinkKindOfUrl(const char *url);
  */
 extern void CheckSinkUrl(const char *url, Oid owner);
 
+/* The part of it that may change afterwards; looks at no file system. */
+extern void CheckSinkRights(const char *url, Oid owner);
+
 /* The directory of a file URL. */
 extern char *FileUrlDirectory(const char *url);
 
@@ -48,6 +51,9 @@ typedef struct KeyValues
  * and hour are UTC.  Raises ERRCODE_NAME_TOO_LONG for a part beyond 255 bytes.
  */
 extern char *ExpandKey(const char *template, const KeyValues *values);
+
+/* A value as EXPAND_URL puts it into a URL; palloc'd. */
+extern char *EscapeForUrl(const char *value);
 
 typedef enum ExpandPlace
 {

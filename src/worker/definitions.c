@@ -108,7 +108,7 @@ FindDelivery(List *deliveries, int64 sink_id, int64 partition_id)
 
 /*
  * A delivery with something in flight under the same definition goes on; one at
- * rest reads its state again, so that incsink_resume_sink() ends a halt.
+ * rest will read its state again, so that incsink_resume_sink() ends a halt.
  */
 static Delivery *
 KeepOrMake(Workload *workload, List **old, SinkDefinition *sink, SinkTable *table,
@@ -127,7 +127,7 @@ KeepOrMake(Workload *workload, List **old, SinkDefinition *sink, SinkTable *tabl
 		delivery->run = run;
 		delivery->status.enabled = sink->enabled;
 		if (!delivery->status.in_flight && !delivery->status.acknowledged && !delivery->record_due)
-			DeliveryReload(delivery);
+			delivery->reload_due = true;
 		return delivery;
 	}
 	return DeliveryCreate(sink, table, run, SinkKindByName(sink->kind), workload->pool);
@@ -148,14 +148,70 @@ FindSink(List *sinks, int64 sink_id)
 	return NULL;
 }
 
-static void
-ReloadDeliveries(Workload *workload, List *sinks)
+/* What the catalog says, in a context of its own. */
+typedef struct Definitions
 {
-	List	   *tables = LoadSinkTables(workload->definitions);
+	MemoryContext context;
+	char	   *waiting_for;
+	List	   *partitions;
+	List	   *sinks;
+	List	   *tables;
+} Definitions;
+
+static void
+ReadDefinitions(Definitions *definitions)
+{
+	SqlSession	session;
+
+	definitions->context = AllocSetContextCreate(CurrentMemoryContext, "incsink definitions",
+												 ALLOCSET_DEFAULT_SIZES);
+	SqlBegin(&session);
+	definitions->waiting_for = CheckIdentity();
+	definitions->partitions = LoadPartitions(definitions->context);
+	definitions->sinks = LoadSinks(definitions->context);
+	definitions->tables = LoadSinkTables(definitions->context);
+	SqlEnd(&session);
+}
+
+static void
+TakePartitions(Workload *workload, List *partitions)
+{
+	List	   *old_runs = workload->runs;
+	ListCell   *cell;
+
+	workload->runs = NIL;
+	foreach(cell, partitions)
+		workload->runs = lappend(workload->runs, MakeRun(lfirst(cell), old_runs));
+	workload->old_runs = old_runs;
+}
+
+/* Once no delivery points to them any more. */
+static void
+FreeOldRuns(Workload *workload)
+{
+	ListCell   *cell;
+
+	foreach(cell, workload->old_runs)
+	{
+		PartitionRun *run = lfirst(cell);
+
+		if (list_member_ptr(workload->runs, run))
+			continue;
+		HorizonTrackerReset(&run->tracker);
+		pfree(run);
+	}
+	list_free(workload->old_runs);
+	workload->old_runs = NIL;
+}
+
+static void
+TakeDeliveries(Workload *workload, List *sinks, List *tables)
+{
 	List	   *old = workload->deliveries;
 	List	   *deliveries = NIL;
 	ListCell   *cell;
 
+	workload->deliveries = NIL;
 	workload->blob_sinks = false;
 	foreach(cell, tables)
 	{
@@ -177,41 +233,25 @@ ReloadDeliveries(Workload *workload, List *sinks)
 	workload->deliveries = deliveries;
 }
 
+/*
+ * Everything that can fail is done before anything is replaced: an ERROR leaves the
+ * workload as it was.
+ */
 void
 WorkloadReload(Workload *workload)
 {
+	Definitions definitions;
 	MemoryContext old_definitions = workload->definitions;
-	MemoryContext old = MemoryContextSwitchTo(workload->context);
-	List	   *old_runs = workload->runs;
-	List	   *partitions;
-	List	   *sinks;
-	ListCell   *cell;
-	SqlSession	session;
+	MemoryContext old;
 
-	SqlBegin(&session);
-	workload->waiting_for = CheckIdentity();
-	workload->definitions = AllocSetContextCreate(workload->context, "incsink definitions",
-												  ALLOCSET_DEFAULT_SIZES);
-	partitions = LoadPartitions(workload->definitions);
-	sinks = LoadSinks(workload->definitions);
-	MemoryContextSwitchTo(workload->context);
-	workload->runs = NIL;
-	foreach(cell, partitions)
-		workload->runs = lappend(workload->runs, MakeRun(lfirst(cell), old_runs));
-	ReloadDeliveries(workload, sinks);
-	SqlEnd(&session);
-
-	foreach(cell, old_runs)
-	{
-		PartitionRun *run = lfirst(cell);
-
-		if (!list_member_ptr(workload->runs, run))
-		{
-			HorizonTrackerReset(&run->tracker);
-			pfree(run);
-		}
-	}
-	list_free(old_runs);
+	ReadDefinitions(&definitions);
+	MemoryContextSetParent(definitions.context, workload->context);
+	old = MemoryContextSwitchTo(workload->context);
+	workload->definitions = definitions.context;
+	workload->waiting_for = definitions.waiting_for;
+	TakePartitions(workload, definitions.partitions);
+	TakeDeliveries(workload, definitions.sinks, definitions.tables);
+	FreeOldRuns(workload);
 	if (old_definitions != NULL)
 		MemoryContextDelete(old_definitions);
 	MemoryContextSwitchTo(old);

@@ -16,6 +16,7 @@ typedef struct Workload
 	MemoryContext context;		/* owns partitions and deliveries */
 	MemoryContext definitions;	/* owns what the catalog said last */
 	List	   *runs;			/* of PartitionRun */
+	List	   *old_runs;		/* during a reload */
 	List	   *deliveries;		/* of Delivery */
 	bool		stale;			/* a definition has changed */
 	bool		blob_sinks;		/* some sink is for the other worker */
@@ -26,7 +27,8 @@ extern void WorkloadInit(Workload *workload, WorkerClass class, HttpPool *pool);
 
 /*
  * Reads the catalog again.  Deliveries whose definition is the same go on; others
- * are cancelled and start over from the catalog.  Needs a transaction.
+ * are cancelled and start over from the catalog.  Needs a transaction; an ERROR leaves
+ * everything as it was.
  */
 extern void WorkloadReload(Workload *workload);
 

@@ -60,7 +60,9 @@ static void
 LauncherExits(int code, Datum arg)
 {
 	LockReleaseSession(DEFAULT_LOCKMETHOD);
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->launcher = NULL;
+	LWLockRelease(&shared->lock);
 }
 
 /* OIDs of the databases that accept connections. */
@@ -259,6 +261,23 @@ LauncherTurn(List *databases)
 	return used ? wait : -1;
 }
 
+/*
+ * A launcher before this may have ended while it started workers; one that comes up
+ * all the same finds that another owns its deliveries, and ends.
+ */
+static void
+TakeOver(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->launcher = MyLatch;
+	for (int i = 0; i < SHARED_WORKERS; i++)
+	{
+		if (shared->workers[i].phase == WORKER_STARTING)
+			shared->workers[i].phase = WORKER_WANTED;
+	}
+	LWLockRelease(&shared->lock);
+}
+
 void
 IncsinkLauncherMain(Datum arg)
 {
@@ -273,7 +292,7 @@ IncsinkLauncherMain(Datum arg)
 		proc_exit(0);
 	if (shared == NULL)
 		dynamic_shared = CreateDynamicShared();
-	shared->launcher = MyLatch;
+	TakeOver();
 	before_shmem_exit(LauncherExits, (Datum) 0);
 	if (OidIsValid(only))
 	{

@@ -16,6 +16,7 @@
 #include "common/inject.h"
 #include "common/settings.h"
 #include "common/sql.h"
+#include "common/text.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -35,7 +36,6 @@
 #define DATABASE_LOOK_MS 250	/* between two looks at the database's lock */
 #define TURN_BUDGET_MS 50		/* of catalog work before sends are due */
 #define ERROR_PAUSE_MS 1000
-#define HELD_LOOK_MS 1000		/* at transactions that may end unannounced */
 #define WAKE_PAUSE_MS 5			/* between turns that only commits ask for */
 #define RELOAD_EVERY_MS 60000	/* definitions that came by COPY invalidate
 								 * nothing */
@@ -50,6 +50,7 @@ static Oid	extension;			/* found at the start */
 static Oid	sink_relation;		/* whose invalidation means: definitions changed */
 static TimestampTz error_pause_until = 0;
 static TimestampTz loaded_at = 0;	/* definitions */
+static List *touched;			/* deliveries of this turn */
 
 /* What the worker's own transactions must not take from the database's settings. */
 static const struct
@@ -78,6 +79,7 @@ static const struct
 	{"enable_seqscan", "off"},
 	{"enable_hashjoin", "off"},
 	{"enable_mergejoin", "off"},
+	{"jit", "off"},				/* the cost of a disabled scan would ask for it */
 };
 
 static void
@@ -133,7 +135,7 @@ DatabaseIsWanted(void)
 	int			count;
 
 	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
-	(void) GetLockConflicts(&tag, RowExclusiveLock, &count);
+	pfree(GetLockConflicts(&tag, RowExclusiveLock, &count));
 	return count > 0;
 }
 
@@ -197,7 +199,7 @@ static void
 NoteError(const char *message)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	strlcpy(slot->last_error, message, sizeof(slot->last_error));
+	ClipText(slot->last_error, message, sizeof(slot->last_error));
 	slot->last_error_time = GetCurrentTimestamp();
 	LWLockRelease(&shared->lock);
 }
@@ -217,12 +219,13 @@ static void
 ReloadDefinitions(void)
 {
 	workload.stale = false;
-	loaded_at = GetCurrentTimestamp();
+	loaded_at = 0;				/* until it has worked */
 	TakeWish();
 	AcceptInvalidationMessages();
 	if (ExtensionOid() != extension)
 		Leave(ExtensionIsInstalled() ? EXIT_LEFT : EXIT_NOTHING_TO_DO);
 	WorkloadReload(&workload);
+	loaded_at = GetCurrentTimestamp();
 	ShowWaitingFor(setting_enabled ? workload.waiting_for : "incsink.enabled is off");
 	if (workload.class == WORKER_FORWARD && workload.blob_sinks)
 	{
@@ -236,17 +239,15 @@ ReloadDefinitions(void)
 
 /*
  * The catalog work of all deliveries that are due, as far as the budget goes, from
- * where the last turn ended.  Returns those that were touched; *more says that some
- * were left.
+ * where the last turn ended.  Those that were begun are in "touched"; true says that
+ * some were left.
  */
-static List *
-RunDueDeliveries(TimestampTz now, bool *more)
+static bool
+RunDueDeliveries(TimestampTz now)
 {
 	static int	next = 0;
-	List	   *touched = NIL;
 	int			count = list_length(workload.deliveries);
 
-	*more = false;
 	for (int i = 0; i < count; i++)
 	{
 		Delivery   *delivery = list_nth(workload.deliveries, (next + i) % count);
@@ -257,13 +258,19 @@ RunDueDeliveries(TimestampTz now, bool *more)
 			TimestampDifferenceExceeds(now, GetCurrentTimestamp(), TURN_BUDGET_MS))
 		{
 			next = (next + i) % count;
-			*more = true;
-			break;
+			return true;
 		}
-		DeliveryCatalogStep(delivery, now);
 		touched = lappend(touched, delivery);
+		DeliveryCatalogStep(delivery, now);
 	}
-	return touched;
+	return false;
+}
+
+/* Nothing is due while nothing may be done. */
+static bool
+MayExport(void)
+{
+	return workload.waiting_for == NULL && setting_enabled;
 }
 
 /* Returns true if another turn is due at once. */
@@ -271,36 +278,32 @@ static bool
 TakeTurn(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	List	   *volatile touched = NIL;
 	volatile int applied = 0;	/* of touched, after the commit */
 	volatile bool committed = false;
-	volatile bool reloading = false;
 	bool		more = false;
 
 	MemoryContextReset(turn_context);
+	touched = NIL;
 	PG_TRY();
 	{
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		pgstat_report_activity(STATE_RUNNING, "incsink turn");
 		MemoryContextSwitchTo(turn_context);
-		reloading = workload.stale ||
-			TimestampDifferenceExceeds(loaded_at, now, RELOAD_EVERY_MS);
-		if (reloading)
+		if (workload.stale || TimestampDifferenceExceeds(loaded_at, now, RELOAD_EVERY_MS))
 			ReloadDefinitions();
-		reloading = false;
-		if (workload.waiting_for == NULL && setting_enabled)
+		if (MayExport())
 		{
 			RefreshPartitions(&workload, now);
-			touched = RunDueDeliveries(now, &more);
+			more = RunDueDeliveries(now);
 		}
 		INCSINK_POINT("before-commit");
 		CommitTransactionCommand();
 		committed = true;
 		INCSINK_POINT("after-commit");
 		MemoryContextSwitchTo(turn_context);
-		while (applied < list_length(touched))
-			more |= DeliveryCommitted(list_nth(touched, applied++));
+		for (; applied < list_length(touched); applied++)
+			more |= DeliveryCommitted(list_nth(touched, applied));
 	}
 	PG_CATCH();
 	{
@@ -314,9 +317,8 @@ TakeTurn(void)
 		AbortCurrentTransaction();
 		MemoryContextSwitchTo(turn_context);
 
-		/* Half a reload is no state to go on from; the launcher starts us again. */
-		if (reloading)
-			proc_exit(1);
+		if (!committed)
+			loaded_at = 0;		/* definitions may be of this transaction */
 
 		/* The catalog is right: what it has committed is read from it again. */
 		for (int i = applied; i < list_length(touched); i++)
@@ -339,25 +341,6 @@ TakeTurn(void)
 	return more;
 }
 
-/*
- * Not everybody who holds numbers back wakes us at his end: one who called nextval()
- * himself does not, nor one whose statement failed after it had drawn.
- */
-static bool
-NumbersAreHeldBack(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, workload.runs)
-	{
-		const PartitionRun *run = lfirst(cell);
-
-		if (run->tracker.ncandidates > 0)
-			return true;
-	}
-	return false;
-}
-
 /* When the next turn is due without anybody waking us. */
 static TimestampTz
 NextTurn(TimestampTz last_turn)
@@ -365,8 +348,8 @@ NextTurn(TimestampTz last_turn)
 	TimestampTz next = TimestampTzPlusMilliseconds(last_turn, setting_poll_interval);
 	ListCell   *cell;
 
-	if (setting_poll_interval > HELD_LOOK_MS && NumbersAreHeldBack())
-		next = TimestampTzPlusMilliseconds(last_turn, HELD_LOOK_MS);
+	if (!MayExport())
+		return Max(next, error_pause_until);
 	foreach(cell, workload.deliveries)
 	{
 		TimestampTz due = DeliveryDueAt(lfirst(cell));
@@ -407,6 +390,8 @@ AnyDeliveryHasNews(void)
 	TimestampTz now = GetCurrentTimestamp();
 	ListCell   *cell;
 
+	if (!MayExport())
+		return false;
 	foreach(cell, workload.deliveries)
 	{
 		if (DeliveryHasNews(lfirst(cell), now))
@@ -443,6 +428,11 @@ WorkLoop(HttpPool *pool)
 
 	for (;;)
 	{
+		/*
+		 * pg_cancel_backend(): there is nothing to cancel that would not be
+		 * done again.  (SIGINT must not be ignored: lock_timeout sends it.)
+		 */
+		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
 		{

@@ -94,7 +94,8 @@ $export->settle;
 # What a hand does to the watermark while a batch is in flight, and what undoes it.
 foreach my $hand (
 	[ 'is set back', 'seq = seq - 2', 'seq = seq + 2' ],
-	[ 'is set ahead', 'seq = seq + 2', 'seq = seq - 2' ],
+	[ 'is set back with its last batch', 'seq = seq - 2, sent_seq = sent_seq - 2', 'seq = seq + 2, sent_seq = sent_seq + 2' ],
+	[ 'is set ahead', 'seq = seq + 2, sent_seq = sent_seq + 2', 'seq = seq - 2, sent_seq = sent_seq - 2' ],
 	[ 'is given another epoch', "epoch = '9-' || epoch", "epoch = substr(epoch, 3)" ])
 {
 	my ($name, $change, $undo) = @$hand;
@@ -103,7 +104,7 @@ foreach my $hand (
 	update_watermark($change);
 	my $changed = watermark();
 	$collector->back_to_normal;
-	halts('the intent of this delivery does not begin at its watermark',
+	halts('the intent of this delivery does not fit its watermark',
 		"an answer that finds that the watermark $name halts the delivery");
 	is(watermark(), $changed, 'and moves nothing');
 	is($export->intent('central')->{batch}, $batch, 'and keeps the intent');
