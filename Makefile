@@ -3,6 +3,7 @@
 #   make, make install, make installcheck    as for any PGXS extension
 #   make check     everything on a private server in a temporary folder
 #   make demo      the same for a demonstration, see README.md
+#   make bench     the numbers, against what a user would do instead (20 minutes)
 #   make lint      every commit and I/O call has an injection point beside it
 #   make setup     installs what building and testing need (apt-get, as root)
 #
@@ -12,7 +13,7 @@ PG_CONFIG ?= pg_config
 
 # These targets bring their own environment: they run where pg_config is still
 # missing, and PGXS defines "check" as an error.
-OWN_TARGETS = check demo lint setup
+OWN_TARGETS = bench check demo lint setup
 .PHONY: $(OWN_TARGETS)
 
 ifneq (,$(filter $(OWN_TARGETS),$(MAKECMDGOALS)))
@@ -29,6 +30,9 @@ check: setup
 
 demo: setup
 	+@test/demo/run
+
+bench: setup
+	+@test/bench/run
 
 setup:
 	@test/setup
