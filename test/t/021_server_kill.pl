@@ -54,6 +54,7 @@ foreach my $point ('before-send', 'file-before-rename')
 	$export->start_held;
 	remember_rows($first, $last);
 	$export->query("DELETE FROM t WHERE id BETWEEN $first AND $last");
+	$export->{emptied} = 1;
 	$export->insert(1);
 	$export->go;
 	$export->settle;
