@@ -179,12 +179,34 @@ IntentFits(const Delivery *delivery)
 		ComparePositions(delivery->position, intent->until) < 0;
 }
 
+/* False if there is no watermark. */
+static bool
+ReloadPosition(Delivery *delivery)
+{
+	Watermark  *watermark = LoadWatermark(delivery->sink_id, delivery->partition_id,
+										  delivery->context);
+
+	if (watermark == NULL)
+		return false;
+	if (delivery->epoch != NULL)
+		pfree(delivery->epoch);
+	delivery->epoch = watermark->epoch;
+	delivery->position = watermark->position;
+	delivery->sent = watermark->sent;
+	if (delivery->row_bytes == 0 && watermark->rows_exported > 0)
+		delivery->row_bytes = (double) watermark->bytes_exported / watermark->rows_exported;
+	pfree(watermark);
+	return true;
+}
+
+/*
+ * A paused delivery is left as it is, whatever is wrong with it: it is read again, and
+ * halts, when it is resumed.
+ */
 static void
 ReloadFromCatalog(Delivery *delivery)
 {
-	Watermark  *watermark;
-	int64		rows_exported;
-	int64		bytes_exported;
+	bool		has_watermark;
 
 	Assert(!delivery->status.in_flight);
 	memset(&delivery->status, 0, sizeof(delivery->status));
@@ -192,32 +214,16 @@ ReloadFromCatalog(Delivery *delivery)
 	ReloadRecord(delivery);
 	ReloadBatch(delivery);
 	delivery->status.has_intent = delivery->intent != NULL;
-
-	watermark = LoadWatermark(delivery->sink_id, delivery->partition_id,
-							  delivery->context);
-	if (watermark == NULL)
-	{
+	has_watermark = ReloadPosition(delivery);
+	if (!delivery->status.enabled)
+		return;
+	if (!has_watermark)
 		HaltDelivery(delivery, "the watermark of this delivery is missing from incsink.watermark",
 					 "Remove the table from the sink and add it again with the start you want.");
-		return;
-	}
-	if (delivery->epoch != NULL)
-		pfree(delivery->epoch);
-	delivery->epoch = watermark->epoch;
-	delivery->position = watermark->position;
-	delivery->sent = watermark->sent;
-	rows_exported = watermark->rows_exported;
-	bytes_exported = watermark->bytes_exported;
-	pfree(watermark);
-	if (delivery->intent != NULL && !IntentFits(delivery))
-	{
+	else if (delivery->intent != NULL && !IntentFits(delivery))
 		HaltDelivery(delivery, "the intent of this delivery does not fit its watermark",
 					 "Remove the table from the sink and add it again with the start you want.");
-		return;
-	}
-	if (delivery->row_bytes == 0 && rows_exported > 0)
-		delivery->row_bytes = (double) bytes_exported / rows_exported;
-	if (delivery->sink->options == NULL)
+	else if (delivery->sink->options == NULL)
 		HaltDelivery(delivery, delivery->sink->options_error,
 					 "Correct the options with incsink_alter_sink().");
 }
@@ -313,7 +319,7 @@ CheckPosition(Delivery *delivery)
 
 	if (delivery->intent != NULL)
 		highest = Max(highest, delivery->intent->until.seq);
-	if (!delivery->run->readable || highest <= last_drawn ||
+	if (!delivery->status.enabled || !delivery->run->readable || highest <= last_drawn ||
 		delivery->status.state == DELIVERY_HALTED)
 		return;
 	HaltDelivery(delivery,
