@@ -35,7 +35,9 @@ SELECT * FROM incsink_read_since('no_such_table');
 SELECT * FROM incsink_read_since(0::regclass);
 SELECT * FROM incsink_read_since('pg_class');
 SELECT * FROM incsink_read_since(NULL::pg_class);
+\set VERBOSITY sqlstate
 SELECT * FROM incsink_read_since(1);
+\set VERBOSITY default
 SELECT * FROM incsink_read_since('logs', columns => '{id,nope}');
 SELECT * FROM incsink_read_since('logs', columns => '{id,id}');
 SELECT * FROM incsink_read_since('logs', columns => '{id,NULL}');

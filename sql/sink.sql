@@ -198,6 +198,8 @@ BEGIN
 	RETURN result;
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	-- what the parser adds of its own differs between versions
+	IF sqlstate = '42883' THEN detail := ''; END IF;
 	RETURN concat_ws(' | ', sqlstate || ' ' || sqlerrm, NULLIF(detail, ''));
 END $$;
 CREATE TYPE mood AS ENUM ('good', 'bad');
