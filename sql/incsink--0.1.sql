@@ -485,9 +485,13 @@ SELECT s.name AS sink,
 		ELSE 'waiting' END AS state,
 	CASE WHEN NOT s.enabled THEN 'incsink_pause_sink() was called, or the sink was created so'
 		WHEN w.sink_id IS NULL THEN COALESCE(ds.reason, 'the watermark is missing')
-		ELSE COALESCE(ps.error, ds.reason) END AS reason,
+		WHEN COALESCE(ps.error, ds.reason) IS NOT NULL THEN COALESCE(ps.error, ds.reason)
+		WHEN held.by IS NOT NULL THEN 'rows are held back by ' || held.by || ', which has inserted and is open since '
+			|| h.held_since
+		END AS reason,
 	CASE WHEN NOT s.enabled THEN 'Call incsink_resume_sink().'
 		WHEN ps.error IS NOT NULL THEN ps.hint
+		WHEN ds.reason IS NULL AND held.by IS NOT NULL THEN 'End that transaction: COMMIT, ROLLBACK, or pg_terminate_backend().'
 		ELSE ds.hint END AS hint,
 	t.epoch,
 	w.seq AS position,
@@ -521,7 +525,12 @@ FROM incsink.sink_table_def AS t
 		WHERE x.sink_id = w.sink_id AND x.partition_id = w.partition_id
 			AND x.destination = w.destination
 		ORDER BY x.since_seq, x.since_n
-		LIMIT 1) AS i ON true;
+		LIMIT 1) AS i ON true
+	/* Transactions that are short are none of anybody's business. */
+	LEFT JOIN LATERAL (
+		SELECT COALESCE('process ' || h.held_by_pid, 'the prepared transaction ' || h.held_by_gid) AS by
+		WHERE h.horizon <= w.seq AND h.last_drawn > w.seq
+			AND h.held_since < pg_catalog.clock_timestamp() - interval '10 seconds') AS held ON true;
 COMMENT ON VIEW incsink.stat_delivery IS 'where each delivery (a sink, a table, a destination) stands';
 COMMENT ON COLUMN incsink.stat_delivery.state IS 'waiting, sending, retrying, open circuit, halted or paused';
 COMMENT ON COLUMN incsink.stat_delivery.reason IS 'why it is not simply waiting or sending';
@@ -595,7 +604,8 @@ FROM incsink.sink_def AS s
 	LEFT JOIN gravest AS g ON g.sink = s.name
 	LEFT JOIN total AS t ON t.sink = s.name
 	LEFT JOIN latest AS l ON l.sink = s.name
-	LEFT JOIN worker AS k ON k.class = s.kind;
+	LEFT JOIN worker AS k ON k.class = s.kind
+ORDER BY s.name;
 COMMENT ON VIEW incsink.status IS 'where each sink stands, and why';
 COMMENT ON COLUMN incsink.status.state IS 'gravest state of its deliveries; see incsink.stat_delivery';
 COMMENT ON COLUMN incsink.status.reason IS 'why it is not simply waiting or sending';

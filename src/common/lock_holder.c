@@ -41,5 +41,7 @@ DescribeLockHolder(Oid relid)
 		if (pid != 0)
 			return psprintf("the table is locked by process %d", pid);
 	}
-	return pstrdup("the table is locked by a prepared transaction, or waited for");
+	if (count > 0)
+		return pstrdup("the table is locked by a prepared transaction");
+	return pstrdup("the table is locked, or another session waits to lock it; see pg_locks");
 }

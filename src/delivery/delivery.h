@@ -96,6 +96,8 @@ typedef struct Delivery
 	char	   *hint;
 	char	   *error;			/* NULL = no new error */
 
+	DeliveryState logged_state; /* that the server's log has */
+
 	bool		reload_due;
 	StagedStep	staged;
 } Delivery;

@@ -11,6 +11,21 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+/* The log has what somebody must see to, once; all the rest is in the views. */
+static void
+LogChange(Delivery *delivery, const char *message)
+{
+	DeliveryState state = delivery->status.state;
+
+	if (state == delivery->logged_state ||
+		(state != DELIVERY_HALTED && state != DELIVERY_OPEN_CIRCUIT))
+		return;
+	delivery->logged_state = state;
+	ereport(LOG,
+			(errmsg("sink \"%s\", dataset \"%s\": %s: %s", delivery->sink->name,
+					delivery->run->partition->dataset, DeliveryStateName(state), message)));
+}
+
 /*
  * Moves the state machine on.  The body goes: a retry reads the range again, so that
  * deliveries that are stuck hold no memory.
@@ -32,6 +47,7 @@ TakeVerdict(Delivery *delivery, const Verdict *verdict)
 	delivery->attempt = NULL;
 	if (DecideDelivery(&delivery->status, &event, &policy) != ACTION_RECORD)
 		return;
+	LogChange(delivery, verdict->message);
 	ReleaseBody(delivery);
 	SetFailure(delivery, verdict->message, verdict->hint);
 }

@@ -455,6 +455,7 @@ ApplyPosition(Delivery *delivery, const StagedStep *staged)
 	if (staged->advanced)
 		delivery->sent = delivery->intent->until;
 	(void) DecideDelivery(&delivery->status, &event, NULL);
+	delivery->logged_state = DELIVERY_WAITING;
 	SetReason(delivery, NULL, NULL);
 	delivery->has_record = false;
 	DropBatch(delivery);

@@ -13,6 +13,9 @@
 
 #define SHOWN_ANSWER 300		/* bytes of an answer that people are shown */
 
+#define RETRY_HINT \
+	"Mend the receiver, or the url with incsink_alter_sink(). It is tried again by itself; incsink_resume_sink() tries at once."
+
 static VerdictClass
 ClassifyStatus(long status)
 {
@@ -66,7 +69,7 @@ HintForStatus(long status)
 		default:
 			if (status >= 300 && status < 400)
 				return "Set the url to the place the receiver names; redirects are not followed.";
-			return "";
+			return RETRY_HINT;
 	}
 }
 
@@ -136,7 +139,7 @@ DescribeAnswer(const HttpResult *result, const Credentials *credentials, Verdict
 	size_t		size = sizeof(verdict->message);
 
 	snprintf(verdict->message, size, "the receiver answered %ld", result->status);
-	if (result->location != NULL)
+	if (result->location != NULL && result->status >= 300 && result->status < 400)
 	{
 		strlcat(verdict->message, " with a redirect to ", size);
 		AppendAnswer(verdict->message, size, result->location, strcspn(result->location, "?#"),
@@ -159,6 +162,7 @@ JudgeAnswer(const HttpResult *result, const Credentials *credentials, TimestampT
 		verdict->class = VERDICT_RETRY;
 		AppendAnswer(verdict->message, sizeof(verdict->message), result->error,
 					 strlen(result->error), credentials);
+		strlcpy(verdict->hint, RETRY_HINT, sizeof(verdict->hint));
 	}
 	else
 	{

@@ -82,12 +82,29 @@ cleanup() {
 	exit "$status"
 }
 
+# The folder that builds are made in: build/ of the tree, where it is ours; else, for
+# somebody in a tree of another's, one in the temporary folder.
+choose_build_folder() {
+	BUILD=${INCSINK_BUILD:-$ROOT/build}
+	if ! mkdir -p "$BUILD" 2>/dev/null || ! [ -O "$BUILD" ] || ! [ -w "$BUILD" ]; then
+		[ -n "${TMP:-}" ] || die "$BUILD is not yours: remove it, or use a clone of your own"
+		BUILD=$TMP/build
+		mkdir -p "$BUILD" || return 1
+	fi
+	export INCSINK_BUILD=$BUILD
+}
+
 # Compiles the library in build/$1 (release or inject) and leaves incsink.so
 # there.  The sources are mirrored with their times, so that it is incremental
 # and never shares an object with another build.
 build_library() {
-	local mode=$1 dir=$ROOT/build/$1 inject=
+	local mode=$1 dir inject=
+	choose_build_folder || return 1
+	dir=$BUILD/$1
 	[ "$mode" = release ] || inject=INJECT=1
+	# Two makes in one tree take turns.
+	exec 9>"$BUILD/.lock"
+	flock 9 || return 1
 	mkdir -p "$dir" || return 1
 	# What was taken away in the tree must not stay here.
 	(cd "$dir" && find . -name '*.[ch]' -o -name '*.sql' | while read -r file; do
@@ -97,11 +114,13 @@ build_library() {
 	(cd "$ROOT" && find Makefile incsink.control sql src \
 		\( -name '*.[ch]' -o -name '*.sql' -o -name Makefile -o -name '*.control' \) -type f |
 		sort | tar -cf - -T -) | tar -xf - -C "$dir" --no-same-owner || return 1
-	make -s -C "$dir" -j"$JOBS" PG_CONFIG="$PG_CONFIG" $inject all
+	make -s -C "$dir" -j"$JOBS" PG_CONFIG="$PG_CONFIG" $inject all 9>&-
+	local status=$?
+	exec 9>&-
+	return $status
 }
 
 build_collector() {
-	mkdir -p "$ROOT/build" &&
 	gcc -O2 -g -std=gnu11 -Wall -Wextra -Werror -o "$1" "$ROOT/test/collector/collector.c"
 }
 

@@ -145,4 +145,18 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM incsink_read_since(NULL::
 ($status, $out, $err) = $node->psql('postgres', q{SELECT incsink_create_sink('bytes', 'file:///tmp/%FF%FE')});
 like($err, qr/not valid in the encoding of the server/, 'a path that no view could show is refused');
 
+# ----------------------------------------------------------- rows that are held back
+
+my $open = $node->background_psql('postgres', on_error_stop => 1);
+my $pid = $open->query_safe('SELECT pg_backend_pid()');
+$open->query_safe("BEGIN; INSERT INTO t VALUES (20, 'open')");
+$node->safe_psql('postgres', q{INSERT INTO t VALUES (21, 'behind')});
+wait_for_query($node, "SELECT state = 'waiting' AND hint ~ 'End that transaction'
+	AND reason LIKE 'rows are held back by process $pid, which has inserted and is open since %'
+	FROM incsink.status WHERE sink = 'central'", 't', 'the status names who holds rows back');
+$open->query_safe('COMMIT');
+$open->quit;
+wait_for_query($node, q{SELECT lag_rows = 0 AND reason IS NULL FROM incsink.status WHERE sink = 'central'}, 't',
+	'and says nothing more once that has ended');
+
 done_testing();
