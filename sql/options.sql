@@ -32,7 +32,7 @@ $$;
 \a\t
 -- The table itself.
 SELECT * FROM incsink_options() ORDER BY kind DESC, name COLLATE "C";
--- The same as doc/reference.md shows it; test/check-reference compares the two.
+-- The same as doc/reference.md shows it; test/t/900_documentation.pl compares the two.
 SELECT format('| `%s` | %s | %s | %s | %s | %s |', name,
 	string_agg(kind, ', ' ORDER BY kind DESC), max(type),
 	CASE WHEN count(DISTINCT default_value) = 1 THEN '`' || max(default_value) || '`'

@@ -240,12 +240,6 @@ ReaderNext(Reader *reader, Position *position)
 	return NULL;
 }
 
-int64
-ReaderScanned(Reader *reader)
-{
-	return reader->scanned;
-}
-
 /* The locks stay until the end of the transaction. */
 void
 ReaderClose(Reader *reader)

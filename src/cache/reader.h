@@ -57,19 +57,17 @@ extern void ReaderColumns(Reader *reader, const AttrNumber **attnums, int *nattn
 extern void ReaderStart(Reader *reader, Snapshot snapshot, Position since, Position until);
 
 /*
- * The next row that passes the filter, or NULL at the end of the range.  The slot
- * is the reader's own.  *position is the row's position; rows that the filter
- * passed over count in ReaderScanned().
- */
-/*
  * Makes ReaderNext() end the range early, once it has read for that long; *position
  * is then that of the last row read, whether the filter passed it over or not.
  */
 extern void ReaderStopAfter(Reader *reader, int milliseconds);
 extern bool ReaderStopped(Reader *reader);
 
+/*
+ * The next row that passes the filter, or NULL at the end of the range.  The slot
+ * is the reader's own.  *position is the row's position.
+ */
 extern TupleTableSlot *ReaderNext(Reader *reader, Position *position);
-extern int64 ReaderScanned(Reader *reader);
 
 extern void ReaderClose(Reader *reader);
 

@@ -23,13 +23,8 @@
  */
 #define FLUSH_PAUSE_MS 5
 
+/* Bytes held for bodies by all deliveries of this process. */
 static size_t memory_held = 0;
-
-size_t
-DeliveryMemory(void)
-{
-	return memory_held;
-}
 
 void
 AccountBody(Delivery *delivery)

@@ -68,7 +68,7 @@ typedef struct Delivery
 
 	/* an attempt's body and what goes with it; rewritten by each attempt */
 	ByteBuffer	body;
-	size_t		accounted;		/* of its capacity, in DeliveryMemory() */
+	size_t		accounted;		/* of its capacity, in the memory of all */
 	int64		body_rows;
 	char		digest[SHA256_HEX_LENGTH + 1];
 	MemoryContext attempt_context;	/* owns the credentials */
@@ -144,8 +144,5 @@ extern bool DeliveryCommitted(Delivery *delivery);
 
 /* After an abort: what was staged did not happen. */
 extern void DeliveryAborted(Delivery *delivery);
-
-/* Bytes held for batches by all deliveries of this process. */
-extern size_t DeliveryMemory(void);
 
 #endif							/* INCSINK_DELIVERY_H */

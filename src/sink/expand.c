@@ -29,22 +29,6 @@ AppendEncoded(StringInfo out, unsigned char c)
 	appendStringInfo(out, "%%%02X", c);
 }
 
-char *
-EscapeForUrl(const char *value)
-{
-	StringInfoData encoded;
-
-	initStringInfo(&encoded);
-	for (const char *c = value; *c != '\0'; c++)
-	{
-		if (IsUnreserved(*c))
-			appendStringInfoChar(&encoded, *c);
-		else
-			AppendEncoded(&encoded, *c);
-	}
-	return encoded.data;
-}
-
 /*
  * "!" is always encoded in a value, so what is cut and hashed can be no other
  * value's name.
@@ -216,6 +200,16 @@ AppendUrlValue(StringInfo out, const char *value)
 		else
 			AppendEncoded(out, *value);
 	}
+}
+
+char *
+EscapeForUrl(const char *value)
+{
+	StringInfoData encoded;
+
+	initStringInfo(&encoded);
+	AppendUrlValue(&encoded, value);
+	return encoded.data;
 }
 
 /* Printable ASCII stays, "%" does not, so that what was encoded can be told. */

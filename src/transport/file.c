@@ -518,27 +518,39 @@ FindKeyDirectory(const char *directory, const char *key)
 	return fd;
 }
 
+/* Counts those that a call has open at once among the server's. */
+static void
+ReserveDescriptors(void)
+{
+	for (int i = 0; i < DESCRIPTORS_AT_ONCE; i++)
+		ReserveExternalFD();
+}
+
+static void
+ReleaseDescriptors(void)
+{
+	for (int i = 0; i < DESCRIPTORS_AT_ONCE; i++)
+		ReleaseExternalFD();
+}
+
 /* See file.h. */
 void
 FileForget(const char *directory, const char *key, const char *batch_id)
 {
 	char		temporary[MAXPGPATH];
 	int			fd;
-	int			i;
 
 	if (!IsRelativeKey(key, false) || !IsRelativeKey(batch_id, true))
 		return;
 	NameTemporary(temporary, batch_id);
-	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
-		ReserveExternalFD();
+	ReserveDescriptors();
 	fd = FindKeyDirectory(directory, key);
 	if (fd >= 0)
 	{
 		(void) unlinkat(fd, temporary, 0);
 		close(fd);
 	}
-	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
-		ReleaseExternalFD();
+	ReleaseDescriptors();
 }
 
 /* See file.h. */
@@ -551,7 +563,6 @@ FilePut(const char *directory, const char *key, const char *batch_id,
 	FilePutWork work = {0};
 	const char *slash = strrchr(key, '/');
 	int			directory_fd;
-	int			i;
 
 	memset(result, 0, sizeof(FilePutResult));
 	result->outcome = FILE_PUT_FAILED;
@@ -570,14 +581,12 @@ FilePut(const char *directory, const char *key, const char *batch_id,
 	}
 	NameTemporary(work.temporary, batch_id);
 
-	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
-		ReserveExternalFD();
+	ReserveDescriptors();
 	directory_fd = OpenKeyDirectory(&work);
 	if (directory_fd >= 0)
 	{
 		PutInside(&work, directory_fd);
 		close(directory_fd);
 	}
-	for (i = 0; i < DESCRIPTORS_AT_ONCE; i++)
-		ReleaseExternalFD();
+	ReleaseDescriptors();
 }

@@ -51,7 +51,6 @@ struct HttpPool
 	bool		epoll_acquired;
 	int			max_running;
 	int			nrunning;
-	int			nactive;		/* queued, running, done but not called */
 	int64		timer;			/* when libcurl wants to be called, -1 = never */
 	int64		stall_check;	/* when to look for stalled ones, -1 = never */
 	bool		socket_failure; /* some transfer has a socket_errno */
@@ -439,7 +438,6 @@ HttpPoolStart(HttpPool *pool, const HttpRequest *request, HttpDoneFunction done,
 				 errmsg("could not start an HTTP request: %s",
 						code != CURLE_OK ? curl_easy_strerror(code) : curl_multi_strerror(mcode))));
 	}
-	pool->nactive++;
 	return transfer;
 }
 
@@ -458,7 +456,6 @@ HttpPoolCancel(HttpPool *pool, HttpTransfer *transfer)
 		DetachTransfer(pool, transfer);
 	else
 		dlist_delete(&transfer->node);
-	pool->nactive--;
 	ReleaseTransfer(pool, transfer);
 	RunQueued(pool);
 }
@@ -467,12 +464,6 @@ int
 HttpPoolDescriptor(HttpPool *pool)
 {
 	return pool->epoll_fd;
-}
-
-int
-HttpPoolActive(HttpPool *pool)
-{
-	return pool->nactive;
 }
 
 /* See http.h.  Changes with every HttpPoolStart(), Cancel and Run: ask anew. */
@@ -658,7 +649,6 @@ CallDone(HttpPool *pool)
 
 		transfer = dlist_container(HttpTransfer, node, dlist_pop_head_node(&pool->done));
 		transfer->state = TRANSFER_CALLING;
-		pool->nactive--;
 		transfer->done(transfer->arg, &transfer->result);
 		ReleaseTransfer(pool, transfer);
 	}

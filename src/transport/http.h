@@ -98,6 +98,4 @@ extern long HttpPoolTimeout(HttpPool *pool);
 /* Moves every transfer on without blocking and calls what is done. */
 extern void HttpPoolRun(HttpPool *pool);
 
-extern int	HttpPoolActive(HttpPool *pool);
-
 #endif							/* INCSINK_HTTP_H */

@@ -21,17 +21,6 @@ WorkloadInit(Workload *workload, WorkerClass class, HttpPool *pool)
 	workload->stale = true;
 }
 
-void
-WorkloadClear(Workload *workload)
-{
-	ListCell   *cell;
-
-	foreach(cell, workload->deliveries)
-		DeliveryDestroy(lfirst(cell));
-	list_free(workload->deliveries);
-	workload->deliveries = NIL;
-}
-
 /*
  * A promotion of this very server goes on by itself, under new epochs; everything
  * else that looks like a copy waits for incsink_adopt_database().

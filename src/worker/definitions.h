@@ -32,9 +32,6 @@ extern void WorkloadInit(Workload *workload, WorkerClass class, HttpPool *pool);
  */
 extern void WorkloadReload(Workload *workload);
 
-/* Ends every delivery; what is in flight is cancelled. */
-extern void WorkloadClear(Workload *workload);
-
 /*
  * Looks at every sequence and moves the horizons; records what it finds.  Needs a
  * transaction.

@@ -180,6 +180,12 @@ foreach (query_lines(q{SELECT name, kind, default_value, coalesce(min, ''), coal
 	  or diag("missing: @missing");
 }
 
+# The rows of the option table, as sql/options.sql prints them from incsink_options().
+my @rows = grep { /^\| `/ } split /\n/, slurp_file("$root/expected/options.out");
+my %row_of_reference = map { $_ => 1 } split /\n/, $reference;
+cmp_ok(scalar @rows, '>', 10, 'expected/options.out has the option table');
+is(join("\n", grep { !$row_of_reference{$_} } @rows), '', 'doc/reference.md has each of its rows as it is');
+
 foreach (query_lines(q{
 	SELECT name, CASE WHEN unit IS NULL THEN boot_val ELSE '' END FROM pg_settings WHERE name LIKE 'incsink.%'}))
 {
