@@ -4,7 +4,7 @@ CREATE ROLE regress_incsink_other;
 RESET client_min_messages;
 \x on
 
--- An ordinary table has no problem; one with rows has none either.
+-- An ordinary table has no problem, but one column more than before.
 CREATE TABLE plain (id int);
 SELECT * FROM incsink_check_attach('plain');
 
@@ -29,12 +29,16 @@ CREATE UNLOGGED TABLE an_unlogged (id int);
 SELECT * FROM incsink_check_attach('an_unlogged');
 CREATE TABLE a_tree (id int) PARTITION BY LIST (id);
 CREATE TABLE a_leaf PARTITION OF a_tree FOR VALUES IN (1);
+CREATE INDEX a_tree_index ON a_tree (id);
 SELECT * FROM incsink_check_attach('a_tree');
 SELECT * FROM incsink_check_attach('a_leaf');
 CREATE TABLE a_child () INHERITS (plain);
 SELECT * FROM incsink_check_attach('a_child');
 SELECT * FROM incsink_check_attach('plain');
 DROP TABLE a_child;
+\set VERBOSITY terse
+SELECT k.* FROM pg_class c, incsink_check_attach(c.reltoastrelid) k WHERE c.oid = 'pg_proc'::regclass;
+SELECT * FROM incsink_check_attach('a_tree_index');
 CREATE TABLE a_typed OF a_type;
 SELECT * FROM incsink_check_attach('a_typed');
 SELECT * FROM incsink_check_attach('pg_class');
@@ -104,8 +108,69 @@ RESET client_min_messages;
 SELECT * FROM incsink_check_attach('plain');
 ALTER TABLE plain REPLICA IDENTITY FULL;
 SELECT * FROM incsink_check_attach('plain');
+\set VERBOSITY default
+SELECT incsink_attach('plain');
+\set VERBOSITY terse
+SELECT incsink_attach('plain', force => true);
+SELECT tgname, tgenabled FROM pg_trigger WHERE tgrelid = 'plain'::regclass ORDER BY 1;
+SET client_min_messages = warning;
+SELECT incsink_detach('plain', drop_column => true);
+SELECT tgname FROM pg_trigger WHERE tgrelid = 'plain'::regclass;
+RESET client_min_messages;
+-- With a key of its own replicated changes find their rows, whatever the publisher has.
+ALTER TABLE plain ADD PRIMARY KEY (id);
+SELECT * FROM incsink_check_attach('plain');
+ALTER TABLE plain DROP CONSTRAINT plain_pkey;
 ALTER TABLE plain REPLICA IDENTITY DEFAULT;
 DROP SUBSCRIPTION regress_incsink_sub;
+-- A leaf is filled, and a leaf is published.
+CREATE TABLE a_filled (id int PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE a_filled_1 PARTITION OF a_filled FOR VALUES IN (1);
+SET client_min_messages = error;
+CREATE PUBLICATION regress_incsink_leaf FOR TABLE a_filled_1;
+CREATE SUBSCRIPTION regress_incsink_sub CONNECTION 'dbname=none' PUBLICATION p
+	WITH (connect = false, slot_name = NONE);
+INSERT INTO pg_subscription_rel SELECT oid, 'a_filled_1'::regclass, 'r' FROM pg_subscription
+	WHERE subname = 'regress_incsink_sub';
+RESET client_min_messages;
+SELECT * FROM incsink_check_attach('a_filled');
+DROP SUBSCRIPTION regress_incsink_sub;
+DROP PUBLICATION regress_incsink_leaf;
+DROP TABLE a_filled;
+
+-- What happens to rows on their way in.
+CREATE TABLE busy (id int);
+CREATE FUNCTION busy_row() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER busy_insert BEFORE INSERT ON busy FOR EACH ROW EXECUTE FUNCTION busy_row();
+CREATE TRIGGER "busy Update" BEFORE UPDATE ON busy FOR EACH ROW EXECUTE FUNCTION busy_row();
+CREATE TRIGGER busy_after AFTER INSERT ON busy FOR EACH ROW EXECUTE FUNCTION busy_row();
+CREATE TRIGGER busy_delete BEFORE DELETE ON busy FOR EACH ROW EXECUTE FUNCTION busy_row();
+CREATE TRIGGER busy_statement BEFORE INSERT ON busy EXECUTE FUNCTION busy_row();
+CREATE RULE busy_also AS ON INSERT TO busy DO ALSO NOTHING;
+CREATE RULE busy_instead AS ON INSERT TO busy WHERE NEW.id > 100 DO INSTEAD NOTHING;
+CREATE RULE busy_off AS ON INSERT TO busy WHERE NEW.id > 200 DO INSTEAD NOTHING;
+ALTER TABLE busy DISABLE RULE busy_off;
+CREATE RULE busy_delete AS ON DELETE TO busy DO INSTEAD NOTHING;
+SELECT * FROM incsink_check_attach('busy');
+DROP TABLE busy;
+DROP FUNCTION busy_row;
+
+-- Rows that have no order; a table whose index takes long to build.
+CREATE TABLE keyless (id int UNIQUE, v text);
+INSERT INTO keyless VALUES (1);
+SET incsink.attach_index_size = 0;
+SELECT * FROM incsink_check_attach('keyless');
+ALTER TABLE keyless ALTER COLUMN id SET NOT NULL;
+RESET incsink.attach_index_size;
+SELECT * FROM incsink_check_attach('keyless');
+DROP TABLE keyless;
+
+-- A table that dumps do not carry.
+CREATE TABLE a_member (id int);
+ALTER EXTENSION incsink ADD TABLE a_member;
+SELECT * FROM incsink_check_attach('a_member');
+ALTER EXTENSION incsink DROP TABLE a_member;
+DROP TABLE a_member;
 
 -- Row-level security; attached already.
 ALTER TABLE plain ENABLE ROW LEVEL SECURITY;

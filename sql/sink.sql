@@ -268,7 +268,7 @@ SELECT table_name, start, seq FROM exported WHERE sink = 'plain';
 SELECT incsink_alter_sink('plain', 'http://localhost:1/ingest', watermark => 'restart');
 SELECT table_name, start, epoch_number, seq FROM exported WHERE sink = 'plain';
 
--- A table that had rows cannot be exported from its beginning.
+-- Without a key a table that had rows cannot be exported from its beginning.
 INSERT INTO other VALUES (1);
 SET client_min_messages = warning;
 SELECT incsink_attach('other', dataset => 'shop2');
@@ -286,6 +286,28 @@ SET client_min_messages = warning;
 SELECT incsink_attach('full2', dataset => 'shop3');
 RESET client_min_messages;
 SELECT table_name, start, seq FROM exported WHERE sink = 'y';
+
+-- With one it can: before the first row, or behind the last.
+CREATE TABLE full3 (a int, b text, PRIMARY KEY (a, b));
+INSERT INTO full3 VALUES (1, 'x'), (2, 'y');
+SELECT incsink_create_sink('backlog', 'http://localhost/x', datasets => '{shop4}', enabled => false);
+SET client_min_messages = warning;
+SELECT incsink_attach('full3', dataset => 'shop4');
+RESET client_min_messages;
+SELECT incsink_add_table('y', 'full3', start => 'now');
+SELECT incsink_add_table('plain', 'full3', start => 'beginning');
+CREATE VIEW positions AS
+SELECT s.name, t.start, split_part(t.epoch, '-', 1) AS epoch_number, w.seq, w.n, w.key, w.sent_seq, w.sent_n
+FROM incsink.sink_table_def t JOIN incsink.sink_def s USING (sink_id)
+	JOIN incsink.partition_def p USING (partition_id) JOIN incsink.watermark w USING (sink_id, partition_id)
+WHERE p.dataset = 'shop4' ORDER BY s.name COLLATE "C";
+SELECT * FROM positions;
+UPDATE incsink.watermark SET n = 1, key = '[1, "1", "x"]', sent_n = 1
+WHERE partition_id = (SELECT partition_id FROM incsink.partition_def WHERE dataset = 'shop4');
+SELECT incsink_alter_sink('plain', 'http://localhost:1/ingest', watermark => 'restart');
+SELECT incsink_alter_sink('y', 'http://localhost/x', watermark => 'restart');
+SELECT incsink_alter_sink('backlog', 'http://localhost/y', watermark => 'keep');
+SELECT * FROM positions;
 
 -- Long names: cut and hashed in object names.
 SET client_min_messages = warning;
@@ -324,10 +346,10 @@ SELECT (SELECT count(*) FROM incsink.sink_def), (SELECT count(*) FROM incsink.si
 	(SELECT count(*) FROM incsink.intent), (SELECT count(*) FROM incsink.delivery_state),
 	(SELECT count(*) FROM incsink.delivery_error);
 
-DROP TABLE logs, orders, other, later1, typed, full2, "ääääääääääääääääääääääääääääääÄ";
+DROP TABLE logs, orders, other, later1, typed, full2, full3, "ääääääääääääääääääääääääääääääÄ";
 DROP OPERATOR public.=== (text, text);
 DROP FUNCTION mine, try_filter, try_url;
-DROP VIEW exported;
+DROP VIEW exported, positions;
 DROP TYPE mood;
 DROP DOMAIN even;
 DROP EXTENSION incsink CASCADE;

@@ -90,7 +90,7 @@ ROLLBACK;
 BEGIN;
 UPDATE incsink.partition_state SET relid = 4000000000 + partition_id, sequence_oid = 4100000000;
 UPDATE incsink.sink_def SET owner = 4200000000::oid::regrole;
-SELECT dataset, schema_name, table_name, table_exists, last_drawn, horizon FROM incsink.partitions
+SELECT dataset, schema_name, table_name, table_exists, last_drawn, horizon IS NOT NULL AS horizon_known FROM incsink.partitions
 ORDER BY dataset COLLATE "C";
 SELECT dataset, state, position, lag_rows FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
 SELECT sink, state, lag_rows FROM incsink.status ORDER BY sink COLLATE "C";
@@ -103,6 +103,73 @@ DELETE FROM incsink.partition_def;
 SELECT sink, dataset, state FROM incsink.stat_delivery;
 SELECT sink, state FROM incsink.status ORDER BY sink COLLATE "C";
 ROLLBACK;
+
+-- Rows from before the table was attached, as far as they are exported.
+BEGIN;
+UPDATE incsink.sink_def SET enabled = true;
+UPDATE incsink.watermark SET seq = 0, n = 0, key = NULL;
+SELECT dataset, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
+FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+INSERT INTO incsink.backlog_def (partition_id, part, schema_name, table_name, relid, key_columns, last_key, row_estimate)
+SELECT partition_id, part, 'public', 'orders', 'orders'::regclass, '{id}', '["9"]', part * 500
+FROM delivery('shop'), generate_series(1, 2) AS part;
+SELECT dataset, had_rows, backlog_rows FROM incsink.partitions ORDER BY dataset COLLATE "C";
+SELECT dataset, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
+FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+UPDATE incsink.watermark AS w SET n = 300, key = '[1, "7"]', last_export_time = t.added_at + interval '10 seconds'
+FROM incsink.sink_table_def AS t WHERE t.sink_id = w.sink_id AND t.partition_id = w.partition_id;
+SELECT dataset, state, position, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
+FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+SELECT sink, state, backlog_rows_left, extract(epoch FROM backlog_eta) AS eta FROM incsink.status ORDER BY sink COLLATE "C";
+-- there are more than was thought
+UPDATE incsink.watermark SET n = 3000;
+SELECT dataset, backlog_rows_done, backlog_rows_estimate, extract(epoch FROM backlog_eta) AS eta FROM incsink.stat_delivery WHERE dataset = 'shop';
+SELECT sink, backlog_rows_left, extract(epoch FROM backlog_eta) AS eta FROM incsink.status WHERE sink = 'all';
+-- an index that is still to be built: what it had before is exported meanwhile
+INSERT INTO incsink.index_task (partition_id) SELECT partition_id FROM delivery('shop');
+SELECT dataset, state, reason FROM incsink.stat_delivery WHERE dataset = 'shop';
+SELECT dataset, preparing, preparing_percent FROM incsink.partitions ORDER BY dataset COLLATE "C";
+-- all of it is exported
+UPDATE incsink.watermark SET key = '[]';
+SELECT dataset, state, reason, hint, backlog_rows_done, backlog_rows_estimate, extract(epoch FROM backlog_eta) AS eta
+FROM incsink.stat_delivery WHERE dataset = 'shop';
+SELECT sink, state, backlog_rows_left, extract(epoch FROM backlog_eta) AS eta FROM incsink.status WHERE sink = 'all';
+UPDATE incsink.index_task SET attempts = 2, last_error = 'process 1 is in the way', last_error_time = '2024-01-01 UTC';
+SELECT dataset, state, reason, hint FROM incsink.stat_delivery WHERE dataset = 'shop';
+SELECT dataset, source, schema_name, table_name, pid, relation, phase, percent, waits_for_pid, attempts, last_error
+FROM incsink.stat_index;
+UPDATE incsink.sink_def SET enabled = false;
+SELECT dataset, state FROM incsink.stat_delivery WHERE dataset = 'shop';
+-- numbers
+DELETE FROM incsink.index_task;
+UPDATE incsink.watermark SET seq = 1, n = 0, key = NULL;
+SELECT dataset, position, backlog_rows_done, backlog_rows_estimate FROM incsink.stat_delivery WHERE dataset = 'shop';
+ROLLBACK;
+
+-- Leaves of partitioned tables, and what was lost with them.
+SELECT * FROM incsink.leaves;
+BEGIN;
+INSERT INTO incsink.leaf_def (partition_id, relid, schema_name, table_name, left_at_seq)
+SELECT partition_id, 'orders'::regclass, 'public', 'orders_1', NULL FROM delivery('shop')
+UNION ALL SELECT partition_id, 4000000000, 'public', 'orders_2', 17 FROM delivery('shop');
+INSERT INTO incsink.loss (partition_id, schema_name, table_name, row_count, lost_at)
+SELECT partition_id, 'public', 'orders_' || i, 10 * i, '2024-01-01 UTC' FROM delivery('shop'), generate_series(1, 2) AS i;
+SELECT * FROM incsink.leaves ORDER BY table_name;
+SELECT dataset, leaves, rows_lost, last_loss_time = '2024-01-01 UTC' AS last_loss_time
+FROM incsink.partitions ORDER BY dataset COLLATE "C";
+ROLLBACK;
+
+-- Who may look at all of them.
+CREATE ROLE regress_monitor IN ROLE pg_monitor;
+SET ROLE regress_monitor;
+SELECT count(*) > 0 AS granted FROM incsink.status, incsink.stat_delivery, incsink.partitions, incsink.sinks,
+	incsink.sink_tables, incsink.stat_worker, incsink.stat_horizon;
+SELECT count(*) FROM incsink.leaves;
+SELECT count(*) FROM incsink.stat_index;
+SELECT count(*) FROM incsink.backlog_def;
+SELECT count(*) FROM incsink.watermark;
+RESET ROLE;
+DROP ROLE regress_monitor;
 
 -- A table that was renamed is shown by its name.
 CREATE SCHEMA elsewhere;

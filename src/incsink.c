@@ -15,7 +15,11 @@
 
 #include "access/table.h"
 #include "cache/explicit_seq.h"
+#include "cache/tree.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
 #include "common/compat.h"
 #include "common/settings.h"
 #include "common/shared.h"
@@ -28,6 +32,7 @@ void		_PG_init(void);
 static planner_hook_type previous_planner_hook = NULL;
 static ExecutorStart_hook_type previous_start_hook = NULL;
 static ProcessUtility_hook_type previous_utility_hook = NULL;
+static object_access_hook_type previous_access_hook = NULL;
 
 /* Sees what views, rules and function bodies have become, which parse analysis does not. */
 static PlannedStmt *
@@ -119,6 +124,20 @@ UtilityHook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		NoteCopy((CopyStmt *) statement);
 }
 
+/*
+ * Rows of a leaf are counted before it is dropped.  DROP INDEX CONCURRENTLY must be
+ * the first thing that its transaction does, and drops no leaf.
+ */
+static void
+AccessHook(ObjectAccessType access, Oid classId, Oid objectId, int subId, void *arg)
+{
+	if (previous_access_hook)
+		previous_access_hook(access, classId, objectId, subId, arg);
+	if (access == OAT_DROP && classId == RelationRelationId && subId == 0 &&
+		(((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_CONCURRENTLY) == 0)
+		CountBeforeDrop(objectId);
+}
+
 static void
 RegisterLauncher(void)
 {
@@ -144,4 +163,6 @@ _PG_init(void)
 	ExecutorStart_hook = StartHook;
 	previous_utility_hook = ProcessUtility_hook;
 	ProcessUtility_hook = UtilityHook;
+	previous_access_hook = object_access_hook;
+	object_access_hook = AccessHook;
 }

@@ -16,6 +16,7 @@
 #include "api/arguments.h"
 #include "cache/attach.h"
 #include "cache/truncate_guard.h"
+#include "common/sql.h"
 
 PG_FUNCTION_INFO_V1(incsink_attach);
 PG_FUNCTION_INFO_V1(incsink_detach);
@@ -38,6 +39,7 @@ incsink_attach(PG_FUNCTION_ARGS)
 {
 	AttachRequest request;
 
+	RequireCurrentCatalog();	/* that of 0.1 passes fewer arguments */
 	request.relid = RequireRelation(fcinfo);
 	request.dataset = OptionalText(fcinfo, 1);
 	request.source = RequireText(fcinfo, 2, "source");
@@ -46,6 +48,8 @@ incsink_attach(PG_FUNCTION_ARGS)
 	request.options = PG_GETARG_JSONB_P(4);
 	RequireArgument(fcinfo, 5, "if_not_exists");
 	request.if_not_exists = PG_GETARG_BOOL(5);
+	RequireArgument(fcinfo, 6, "force");
+	request.force = PG_GETARG_BOOL(6);
 	request.function_schema = get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid));
 	AttachTable(&request);
 	PG_RETURN_VOID();

@@ -10,7 +10,6 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "api/arguments.h"
@@ -125,36 +124,39 @@ LoadFlush(Flush *flush)
 	SqlEnd(&session);
 }
 
-/* The least position of the table's destinations. */
-static int64
+/* The least position of the table's destinations, in CurrentMemoryContext. */
+static Position
 LoadPosition(const Flush *flush, const FlushTable *table)
 {
+	MemoryContext context = CurrentMemoryContext;
 	SqlSession	session;
-	int64		position;
+	Position	position;
 
 	SqlBegin(&session);
-	if (SqlRun("SELECT seq FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
+	if (SqlRun("SELECT seq, n, key FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
 			   " ORDER BY seq, n LIMIT 1",
 			   SqlInt8(flush->sink_id), SqlInt8(table->partition->partition_id)) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("sink \"%s\" does not export table \"%s\" any more",
 						flush->name, table->partition->table_name)));
-	position = SqlGetInt8(0, 1);
+	position.seq = SqlGetInt8(0, 1);
+	position.n = SqlGetInt8(0, 2);
+	position.key = SqlGetJsonb(0, 3, context);
 	SqlEnd(&session);
 	return position;
 }
 
-/* Numbers of transactions that were rolled back, and rows that a filter passes over. */
+/*
+ * Numbers of transactions that were rolled back, and rows that a filter passes over.
+ * Not so while the index on the numbers is being built.
+ */
 static bool
-RangeIsEmpty(const Flush *flush, const FlushTable *table, int64 since)
+RangeIsEmpty(const Flush *flush, const FlushTable *table, Position since)
 {
 	ReaderOptions options = {0};
-	Position	start = {since, 0};
-	Position	end = {table->target, 0};
-	Position	position;
+	Position	until = {.seq = table->target};
 	Reader	   *reader;
-	Snapshot	snapshot;
 	bool		empty;
 
 	options.role = flush->owner;
@@ -163,11 +165,8 @@ RangeIsEmpty(const Flush *flush, const FlushTable *table, int64 since)
 	options.filter = table->filter;
 	if (ReaderOpen(table->partition, &options, &reader) != READER_OK)
 		return false;
-	snapshot = TakeReadSnapshot();
-	ReaderStart(reader, snapshot, start, end);
-	empty = ReaderNext(reader, &position) == NULL;
+	empty = ReaderStart(reader, since, until) == READER_OK && ReaderNext(reader) == NULL;
 	ReaderClose(reader);
-	UnregisterSnapshot(snapshot);
 	return empty;
 }
 
@@ -175,7 +174,7 @@ static bool
 TableIsFlushed(const Flush *flush, FlushTable *table)
 {
 	CurrentState state = FindCurrentState(table->partition);
-	int64		position;
+	Position	position;
 
 	if (!table->is_known && state.drawn_known)
 	{
@@ -185,7 +184,9 @@ TableIsFlushed(const Flush *flush, FlushTable *table)
 	if (!table->is_known)
 		return false;
 	position = LoadPosition(flush, table);
-	if (position >= table->target)
+	if (table->partition->nparts > 0 && !BacklogIsOver(position))
+		return false;
+	if (position.seq >= table->target)
 		return true;
 	return state.horizon >= table->target && RangeIsEmpty(flush, table, position);
 }

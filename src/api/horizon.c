@@ -25,13 +25,17 @@ PG_FUNCTION_INFO_V1(incsink_stat_horizon);
 
 #define STAT_HORIZON_COLUMNS 9
 
-/* A token leaves: what it covers must survive a crash. */
+/*
+ * A token leaves: what it covers must survive a crash.  It is behind the backlog also
+ * where no number has been drawn.
+ */
 static Datum
 TokenAt(const Partition *partition, int64 seq)
 {
-	Position	position = POSITION_BEGINNING;
+	Position	position = {.seq = seq};
 
-	position.seq = seq;
+	if (seq == 0 && partition->nparts > 0)
+		position.key = BacklogOverKey();
 	FlushAllWal();
 	return JsonbPGetDatum(MakeToken(partition->tag, position));
 }

@@ -12,9 +12,25 @@
 #include "utils/rls.h"
 
 #include "api/partition_access.h"
+#include "cache/backlog.h"
 #include "cache/columns.h"
+#include "cache/tree.h"
 #include "common/compat.h"
 #include "common/sql.h"
+
+pg_noreturn static void
+RaiseNotAttached(Oid relid)
+{
+	Oid			root = get_rel_relispartition(relid) ? AttachedRoot(relid) : InvalidOid;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" is not attached",
+					get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid)),
+			 OidIsValid(root) ?
+			 errhint("It is a partition of %s, which is: read that one.", QuotedRelationName(root))
+			 : errhint("Its owner attaches it with incsink_attach().")));
+}
 
 Partition *
 RequireAttached(Oid relid)
@@ -35,11 +51,7 @@ RequireAttached(Oid relid)
 	partition = LoadPartitionByRelation(relid, context);
 	SqlEnd(&session);
 	if (partition == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s.%s\" is not attached",
-						get_namespace_name(get_rel_namespace(relid)), name),
-				 errhint("Its owner attaches it with incsink_attach().")));
+		RaiseNotAttached(relid);
 	return partition;
 }
 
@@ -66,6 +78,29 @@ RaiseTokenAhead(const Partition *partition)
 			 errmsg("token is above the last number drawn for table \"%s.%s\"",
 					partition->schema_name, partition->table_name),
 			 errhint("Pass a token as a function of incsink returned it, or NULL to read from the beginning.")));
+}
+
+bool
+IsInBacklog(const Partition *partition, Position position)
+{
+	return partition->nparts > 0 && !BacklogIsOver(position);
+}
+
+void
+CheckKeyPrivileges(const Partition *partition, Relation rel)
+{
+	for (int i = 0; i < partition->nparts; i++)
+	{
+		const BacklogPart *part = &partition->parts[i];
+
+		for (int column = 0; column < part->nkeys; column++)
+		{
+			AttrNumber	attnum = get_attnum(RelationGetRelid(rel), part->key_columns[column]);
+
+			if (attnum > 0)
+				CheckReadPrivileges(rel, GetUserId(), &attnum, 1, NULL);
+		}
+	}
 }
 
 /*
@@ -101,9 +136,6 @@ AcceptToken(const Partition *partition, Jsonb *token)
 				 errdetail("The sequence was restarted, or the database was restored or copied; tokens of before are good up to " INT64_FORMAT ".",
 						   last_horizon),
 				 errhint("Read from an older token, or pass NULL to read from the beginning.")));
-	if (position.n > 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("token is inside a backlog, which this version does not read")));
+	CheckBacklogPosition(partition, position);
 	return position;
 }

@@ -9,6 +9,7 @@
 
 #include "catalog/partition.h"
 #include "common/token.h"
+#include "utils/rel.h"
 
 /* The partition of a table that the caller may read any column of, or an ERROR. */
 extern Partition *RequireAttached(Oid relid);
@@ -18,6 +19,15 @@ extern void CheckColumns(const Partition *partition, char **columns, int ncolumn
 
 /* Takes a token apart and raises an ERROR unless it is good for the partition. */
 extern Position AcceptToken(const Partition *partition, Jsonb *token);
+
+/* Does reading from the position begin inside the backlog? */
+extern bool IsInBacklog(const Partition *partition, Position position);
+
+/*
+ * Raises an ERROR unless the caller may read the key columns of the backlog, in the open
+ * relation: their values stand in tokens.
+ */
+extern void CheckKeyPrivileges(const Partition *partition, Relation rel);
 
 /* The token is above the last number drawn. */
 extern void RaiseTokenAhead(const Partition *partition);

@@ -76,6 +76,16 @@ TakeArguments(FunctionCallInfo fcinfo, ReadRequest *request)
 	request->wait = WaitMilliseconds(fcinfo, 4);
 }
 
+static void
+RaiseBeingChanged(const Partition *partition)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" or its index on \"%s\" is being changed",
+					partition->schema_name, partition->table_name, partition->seq_column),
+			 errhint("Try again.")));
+}
+
 /*
  * Opens the reader with the caller's rights; policies are for the executor.  The
  * caller has made sure that the partition is sound.
@@ -91,35 +101,66 @@ OpenReader(const ReadRequest *request, const Partition *partition)
 	options.ncolumns = request->ncolumns;
 	options.wait_for_lock = true;
 	if (ReaderOpen(partition, &options, &reader) != READER_OK)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("table \"%s.%s\" or its index on \"%s\" is being changed",
-						partition->schema_name, partition->table_name, partition->seq_column),
-				 errhint("Try again.")));
+		RaiseBeingChanged(partition);
 	return reader;
 }
 
-/* Reads the range straight from the index. */
+/*
+ * Writes the rows of a range, "left" at most, and returns how many may still come.
+ * Rows of leaves that have one number come together, whatever that makes of max_rows:
+ * all but the last have the token from before them.
+ */
+static int64
+CopyRange(Reader *reader, RowWriter *writer, const Partition *partition, Position since,
+		  Position until, int64 left)
+{
+	TupleTableSlot *slot;
+	Position	before = since;
+	bool		tied = false;
+
+	if (left <= 0)
+		return 0;
+	if (ReaderStart(reader, since, until) != READER_OK)
+		RaiseBeingChanged(partition);
+	while ((left > 0 || tied) && (slot = ReaderNext(reader)) != NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(RowContext(writer));
+		Position	position = ReaderPosition(reader);
+
+		MemoryContextSwitchTo(old);
+		tied = ReaderIsTied(reader);
+		WriteRow(writer, slot, tied ? before : position);
+		if (!tied)
+			before = (Position) {.seq = position.seq};
+		left--;
+	}
+	return left;
+}
+
+/* Reads the range straight from the indexes: the backlog, then what has numbers. */
 static void
-ReadDirectly(const ReadRequest *request, const Partition *partition, Snapshot snapshot,
-			 Position since, Position until, ReturnSetInfo *result)
+ReadDirectly(const ReadRequest *request, const Partition *partition, Position since,
+			 Position until, ReturnSetInfo *result)
 {
 	int			nest_level = NewGUCNestLevel();
 	Reader	   *reader = OpenReader(request, partition);
 	const AttrNumber *attnums;
 	int			nattnums;
 	RowWriter  *writer;
-	TupleTableSlot *slot;
-	Position	position;
 	int64		left = request->max_rows;
 
 	PinOutputSettings();
 	ReaderColumns(reader, &attnums, &nattnums);
 	writer = BeginRows(result, partition, request->typed, ReaderRelation(reader),
 					   RelationGetDescr(ReaderRelation(reader)), attnums, attnums, nattnums);
-	ReaderStart(reader, snapshot, since, until);
-	while (left-- > 0 && (slot = ReaderNext(reader, &position)) != NULL)
-		WriteRow(writer, slot, position);
+	if (IsInBacklog(partition, since))
+	{
+		CheckKeyPrivileges(partition, ReaderRelation(reader));
+		left = CopyRange(reader, writer, partition, since, POSITION_BACKLOG_END, left);
+		since = (Position) {.n = ReaderPosition(reader).n, .key = BacklogOverKey()};
+	}
+	if (!partition->preparing)
+		(void) CopyRange(reader, writer, partition, since, until, left);
 	EndRows(writer);
 	ReaderClose(reader);
 	AtEOXact_GUC(true, nest_level);
@@ -127,24 +168,31 @@ ReadDirectly(const ReadRequest *request, const Partition *partition, Snapshot sn
 
 /*
  * The order of the steps is what makes the result complete and its tokens safe:
- * first the horizon, then the lock (a table that is rewritten meanwhile looks
- * empty to an older snapshot), then a snapshot, then the flush of all WAL, then
- * rows.
+ * first the horizon, then the locks (a table that is rewritten meanwhile looks
+ * empty to an older snapshot), then a snapshot, then rows, and the flush of all WAL
+ * before any of them leaves.
  */
 static void
 ReadRange(const ReadRequest *request, const Partition *partition, Position since, Position until,
 		  ReturnSetInfo *result)
 {
-	Snapshot	snapshot;
-
 	LockRelationOid(partition->relid, AccessShareLock);
-	snapshot = TakeReadSnapshot();
-	FlushAllWal();
 	if (check_enable_rls(partition->relid, InvalidOid, true) == RLS_ENABLED)
-		ReadThroughPolicies(request, partition, snapshot, since, until, result);
+		ReadThroughPolicies(request, partition, since, until, result);
 	else
-		ReadDirectly(request, partition, snapshot, since, until, result);
-	UnregisterSnapshot(snapshot);
+		ReadDirectly(request, partition, since, until, result);
+	FlushAllWal();
+}
+
+/* Numbers cannot be read in order without their index. */
+static void
+RefusePreparing(const Partition *partition)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" is being prepared: its index on \"%s\" is not built yet",
+					partition->schema_name, partition->table_name, partition->seq_column),
+			 errhint("incsink.partitions shows how far it is; what the table had when it was attached can be read already, from the beginning.")));
 }
 
 /* All variants end here: checks first, all of them before any row is read. */
@@ -159,6 +207,8 @@ ReadSince(FunctionCallInfo fcinfo, ReadRequest *request)
 	CheckColumns(partition, request->columns, request->ncolumns);
 	if (request->since)
 		since = AcceptToken(partition, request->since);
+	if (partition->preparing && !IsInBacklog(partition, since))
+		RefusePreparing(partition);
 	state = FindCurrentState(partition);
 	if (state.drawn_known && since.seq > state.last_drawn)
 		RaiseTokenAhead(partition);

@@ -119,6 +119,12 @@ RowAsComposite(RowWriter *writer, TupleTableSlot *slot)
 	return HeapTupleGetDatum(heap_form_tuple(writer->row_desc, writer->values, writer->nulls));
 }
 
+MemoryContext
+RowContext(RowWriter *writer)
+{
+	return writer->row_context;
+}
+
 void
 WriteRow(RowWriter *writer, TupleTableSlot *slot, Position position)
 {

@@ -12,7 +12,6 @@
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"
 #include "utils/rel.h"
-#include "utils/snapshot.h"
 
 /* What a read function was asked for. */
 typedef struct ReadRequest
@@ -36,15 +35,17 @@ typedef struct RowWriter RowWriter;
 extern RowWriter *BeginRows(ReturnSetInfo *result, const Partition *partition, bool typed,
 							Relation rel, TupleDesc source, const AttrNumber *places,
 							const AttrNumber *attnums, int ncolumns);
+
+/* The next row's own memory: reset by WriteRow(). */
+extern MemoryContext RowContext(RowWriter *writer);
 extern void WriteRow(RowWriter *writer, TupleTableSlot *slot, Position position);
 extern void EndRows(RowWriter *writer);
 
 /*
- * The same rows through the executor, for a caller whom policies of the table apply
- * to.
+ * The rows in (since, until] through the executor, for a caller whom policies of the
+ * table apply to; the backlog's first if since is inside it.
  */
 extern void ReadThroughPolicies(const ReadRequest *request, const Partition *partition,
-								Snapshot snapshot, Position since, Position until,
-								ReturnSetInfo *result);
+								Position since, Position until, ReturnSetInfo *result);
 
 #endif							/* INCSINK_READ_ROWS_H */

@@ -220,7 +220,8 @@ static void
 RestartTable(const SinkDefinition *sink, int64 partition_id)
 {
 	Partition  *partition = LoadPartition(partition_id, CurrentMemoryContext);
-	int64		seq = 0;
+	Position	position = POSITION_BEGINNING;
+	char	   *start;
 	char	   *epoch;
 
 	if (!LockSinkTable(sink->sink_id, partition_id, false))
@@ -228,10 +229,11 @@ RestartTable(const SinkDefinition *sink, int64 partition_id)
 	(void) SqlRun("SELECT start, epoch FROM incsink.sink_table_def"
 				  " WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id));
+	start = SqlGetText(0, 1, CurrentMemoryContext);
 	epoch = DrawEpoch(SqlGetText(0, 2, CurrentMemoryContext));
-	if (strcmp(SqlGetText(0, 1, CurrentMemoryContext), "now") == 0 &&
-		partition != NULL && OidIsValid(partition->sequence))
-		seq = FindStartOfNow(partition);
+	if (partition != NULL && OidIsValid(partition->sequence))
+		position = StartPosition(partition, sink->name, start,
+								 strcmp(start, "now") == 0 ? FindStartOfNow(partition) : 0);
 	(void) SqlRun("DELETE FROM incsink.intent WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id));
 	(void) SqlRun("DELETE FROM incsink.delivery_state WHERE sink_id = $1 AND partition_id = $2",
@@ -240,11 +242,12 @@ RestartTable(const SinkDefinition *sink, int64 partition_id)
 				  " WHERE sink_id = $1 AND partition_id = $2 AND destination <> ''",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id));
 	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq,"
-				  " sent_seq) VALUES ($1, $2, '', $3, $4, $4)"
+				  " n, key, sent_seq, sent_n) VALUES ($1, $2, '', $3, $4, $5, $6, $4, $5)"
 				  " ON CONFLICT (sink_id, partition_id, destination)"
-				  " DO UPDATE SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, n = 0, key = NULL,"
-				  " sent_seq = EXCLUDED.sent_seq, sent_n = 0",
-				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch), SqlInt8(seq));
+				  " DO UPDATE SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, n = EXCLUDED.n,"
+				  " key = EXCLUDED.key, sent_seq = EXCLUDED.sent_seq, sent_n = EXCLUDED.sent_n",
+				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch),
+				  SqlInt8(position.seq), SqlInt8(position.n), SqlJsonb(position.key));
 	(void) SqlRun("UPDATE incsink.sink_table_def SET epoch = $3, destinations = 0"
 				  " WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch));

@@ -112,28 +112,23 @@ FindStartOfNow(Partition *partition)
 	return Min(state.horizon, wanted);
 }
 
-static int64
+static Position
 FindStart(const SinkDefinition *sink, Partition *partition, const char *start)
 {
-	if (strcmp(start, "now") == 0)
-		return FindStartOfNow(partition);
-	if (strcmp(start, "beginning") != 0)
+	bool		now = strcmp(start, "now") == 0;
+
+	if (!now && strcmp(start, "beginning") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid start \"%s\"", start),
 				 errhint("It must be \"beginning\" or \"now\".")));
-	if (partition->had_rows)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("table \"%s\" had rows when it was attached, which this version cannot export",
-						partition->table_name),
-				 errdetail("Sink \"%s\" is to export it from the beginning.", sink->name),
-				 errhint("Start with the rows that are new: %s.",
-						 "start => 'now' in incsink_add_table, or the option {\"start\": \"now\"}")));
-	return 0;
+	return StartPosition(partition, sink->name, start, now ? FindStartOfNow(partition) : 0);
 }
 
-/* A name that is too long for a file would be seen with the first batch only. */
+/*
+ * A name that is too long for a file would be seen with the first batch only.
+ * Positions in a backlog make the longest ones.
+ */
 static void
 CheckObjectKey(const SinkDefinition *sink, const Partition *partition)
 {
@@ -149,6 +144,8 @@ CheckObjectKey(const SinkDefinition *sink, const Partition *partition)
 	values.epoch = "1-00000000";
 	values.ext = sink->options->format;
 	values.time = GetCurrentTimestamp();
+	if (partition->nparts > 0)
+		values.since = values.until = POSITION_BACKLOG_END;
 	(void) ExpandKey(sink->options->key, &values);
 }
 

@@ -12,6 +12,7 @@
 #include "common/sql.h"
 #include "delivery/batch.h"
 #include "delivery/machine.h"
+#include "delivery/pace.h"
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "sink/forward.h"
@@ -24,6 +25,9 @@ PG_FUNCTION_INFO_V1(incsink_test_decide);
 PG_FUNCTION_INFO_V1(incsink_test_judge);
 PG_FUNCTION_INFO_V1(incsink_test_retry_delay);
 PG_FUNCTION_INFO_V1(incsink_test_retry_after);
+PG_FUNCTION_INFO_V1(incsink_test_pace);
+PG_FUNCTION_INFO_V1(incsink_test_pace_limits);
+PG_FUNCTION_INFO_V1(incsink_test_batches);
 PG_FUNCTION_INFO_V1(incsink_test_encode);
 
 static const char *const event_names[] = {
@@ -149,6 +153,63 @@ incsink_test_retry_after(PG_FUNCTION_ARGS)
 }
 
 /*
+ * (rows a second, bytes a second, what happens) -> an answer to each question.  What
+ * happens are words: "1?250" asks for partition 1 after 250 ms, "1!250:500:64000"
+ * cuts its batch of 500 rows and 64000 bytes then.  Answers are "yes", or when to ask
+ * again.
+ */
+Datum
+incsink_test_pace(PG_FUNCTION_ARGS)
+{
+	const TimestampTz start = INT64CONST(1000000) * 1000000;
+	SinkOptions options = {.max_rows_per_second = PG_GETARG_INT64(0),
+	.max_bytes_per_second = PG_GETARG_INT64(1)};
+	char	   *words = text_to_cstring(PG_GETARG_TEXT_PP(2));
+	TimestampTz cut_at[10] = {0};
+	Pace		pace = {0};
+	StringInfoData answers;
+
+	initStringInfo(&answers);
+	for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+	{
+		int			partition = word[0] - '0';
+		long		at = 0;
+		long		rows = 0;
+		long		bytes = 0;
+		TimestampTz now;
+		TimestampTz again;
+
+		if (partition < 1 || partition > 9 || sscanf(word + 2, "%ld:%ld:%ld", &at, &rows, &bytes) < 1)
+			elog(ERROR, "cannot read \"%s\"", word);
+		now = TimestampTzPlusMilliseconds(start, at);
+		if (word[1] == '!')
+		{
+			PaceBook(&pace, &options, rows, bytes, now);
+			cut_at[partition] = now;
+			continue;
+		}
+		again = PaceAsk(&pace, &options, partition, cut_at[partition], now);
+		appendStringInfo(&answers, again == 0 ? "%syes" : "%s%lld", answers.len > 0 ? " " : "",
+						 (long long) (again - start) / 1000);
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(answers.data));
+}
+
+/* (rows a second, bytes a second, flush_interval ms, flush_rows, flush_bytes) -> "rows bytes" */
+Datum
+incsink_test_pace_limits(PG_FUNCTION_ARGS)
+{
+	SinkOptions options = {.max_rows_per_second = PG_GETARG_INT64(0),
+		.max_bytes_per_second = PG_GETARG_INT64(1),
+	.flush_interval = PG_GETARG_INT64(2)};
+	RangeLimits limits = {.rows = PG_GETARG_INT64(3),.bytes = PG_GETARG_INT64(4)};
+
+	PaceLimitBatch(&options, &limits);
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%lld %lld", (long long) limits.rows,
+											  (long long) limits.bytes)));
+}
+
+/*
  * (relation, rows a batch, bytes a batch) -> "rows bytes milliseconds": what the
  * worker does from committed rows to body bytes in memory, without what follows.
  */
@@ -158,7 +219,7 @@ incsink_test_encode(PG_FUNCTION_ARGS)
 	Encoding	encoding = {.encoder = EncoderForFormat("ndjson")};
 	RangeLimits limits = {PG_GETARG_INT64(1), PG_GETARG_INT64(2)};
 	Position	position = POSITION_BEGINNING;
-	Position	until;
+	Position	until = POSITION_BEGINNING;
 	SequenceReading reading;
 	Partition  *partition;
 	ByteBuffer	body;
@@ -178,7 +239,6 @@ incsink_test_encode(PG_FUNCTION_ARGS)
 	PinOutputSettings();
 	ByteBufferInit(&body, 64 * 1024);
 	until.seq = reading.last_drawn;
-	until.n = 0;
 	INSTR_TIME_SET_CURRENT(start);
 	while (position.seq < until.seq)
 	{
@@ -197,6 +257,54 @@ incsink_test_encode(PG_FUNCTION_ARGS)
 	AtEOXact_GUC(false, guc_nest_level);
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("%lld %lld %.3f", (long long) rows, (long long) bytes,
 											  INSTR_TIME_GET_MILLISEC(duration))));
+}
+
+/*
+ * (relation, rows a batch, bytes a batch, filter or null) -> a line a batch: "rows until
+ * [key]: body", from the beginning to the last number drawn, with blanks for the ends of
+ * lines in bodies.  A range of the backlog that holds no row ends it.
+ */
+Datum
+incsink_test_batches(PG_FUNCTION_ARGS)
+{
+	Encoding	encoding = {.encoder = EncoderForFormat("ndjson")};
+	RangeLimits limits = {PG_GETARG_INT64(1), PG_GETARG_INT64(2)};
+	Position	position = POSITION_BEGINNING;
+	SequenceReading reading;
+	Partition  *partition;
+	ByteBuffer	body;
+	SqlSession	session;
+	StringInfoData lines;
+	bool		in_backlog;
+
+	encoding.filter = PG_ARGISNULL(3) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(3));
+	SqlBegin(&session);
+	partition = LoadPartitionByRelation(PG_GETARG_OID(0), fcinfo->flinfo->fn_mcxt);
+	SqlEnd(&session);
+	if (partition == NULL || !ReadSequence(partition->sequence, &reading))
+		elog(ERROR, "not attached");
+	in_backlog = partition->nparts > 0;
+	ByteBufferInit(&body, 1024);
+	initStringInfo(&lines);
+	while (in_backlog || position.seq < reading.last_drawn)
+	{
+		Position	until = {.seq = reading.last_drawn};
+		EncodedRange range;
+
+		ByteBufferReset(&body);
+		range = EncodeRange(partition, GetUserId(), &encoding, position,
+							in_backlog ? POSITION_BACKLOG_END : until, limits, &body);
+		if (range.status != READER_OK)
+			elog(ERROR, "busy");
+		position = range.until;
+		in_backlog = in_backlog && !BacklogIsOver(position);
+		appendStringInfo(&lines, "%lld %s %s:", (long long) range.rows, FormatPosition(position),
+						 position.key ? JsonbToCString(NULL, &position.key->root, 0) : "-");
+		for (size_t i = 0; i < body.length; i++)
+			appendStringInfoChar(&lines, body.data[i] == '\n' ? ' ' : body.data[i]);
+		appendStringInfoChar(&lines, '\n');
+	}
+	PG_RETURN_TEXT_P(cstring_to_text(lines.data));
 }
 
 #endif							/* INCSINK_INJECT */

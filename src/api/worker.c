@@ -78,7 +78,7 @@ PutSlot(Tuplestorestate *store, TupleDesc desc, const WorkerSlot *slot)
 
 	values[0] = Int32GetDatum(slot->pid);
 	nulls[0] = slot->pid == 0;
-	values[1] = CStringGetTextDatum(slot->class == WORKER_FORWARD ? "forward" : "blob");
+	values[1] = CStringGetTextDatum(WorkerClassName(slot->class));
 	values[2] = CStringGetTextDatum(PhaseName(slot));
 	values[3] = TimestampTzGetDatum(slot->started_at);
 	nulls[3] = slot->started_at == 0;

@@ -9,21 +9,22 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/relation.h"
-#include "catalog/dependency.h"
 #include "catalog/pg_class.h"
-#include "commands/defrem.h"
-#include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "cache/attach.h"
+#include "cache/attach_lock.h"
+#include "cache/backlog.h"
 #include "cache/horizon.h"
+#include "cache/index_build.h"
+#include "cache/seq_column.h"
+#include "cache/storage.h"
+#include "cache/subscription.h"
+#include "cache/tree.h"
 #include "cache/truncate_guard.h"
 #include "catalog/identity.h"
 #include "catalog/partition.h"
@@ -32,28 +33,6 @@
 #include "common/options.h"
 #include "common/shared.h"
 #include "common/sql.h"
-
-/*
- * Is there any row (attnum 0), or any row with 0 in the column?  Read past
- * privileges and policies; the table is locked against everybody else.
- */
-static bool
-HasRow(Oid relid, AttrNumber attnum)
-{
-	Relation	rel = relation_open(relid, NoLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		found;
-
-	ScanKeyInit(&key, attnum, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(0));
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, attnum > 0 ? 1 : 0, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	relation_close(rel, NoLock);
-	return found;
-}
 
 /* Raises the first problem that forbids attaching; says the others. */
 static void
@@ -65,6 +44,8 @@ RaiseProblems(const AttachRequest *request, List *problems)
 	{
 		AttachProblem *problem = lfirst(cell);
 
+		if (problem->level == ERROR && problem->forcible && request->force)
+			problem->level = WARNING;
 		if (problem->level == ERROR)
 			ereport(ERROR,
 					(errcode(problem->sqlstate),
@@ -126,25 +107,6 @@ ChooseNames(AttachRequest *request)
 				 errhint("Pass another source, or run incsink_forget_partition() if that table was dropped.")));
 }
 
-/*
- * Adds column, identity and index.  Operator and type are qualified: the statement
- * runs under the caller's search_path, as his event triggers expect.
- */
-static void
-AddSeqColumn(Oid relid)
-{
-	char	   *table = QuotedRelationName(relid);
-	char	   *index = ChooseRelationName(get_rel_name(relid), SEQ_COLUMN, "idx",
-										   get_rel_namespace(relid), false);
-
-	RunStatement("ALTER TABLE %s ADD COLUMN " SEQ_COLUMN " pg_catalog.int8 NOT NULL DEFAULT 0", table);
-	RunStatement("ALTER TABLE %s ALTER COLUMN " SEQ_COLUMN " DROP DEFAULT", table);
-	RunStatement("ALTER TABLE %s ALTER COLUMN " SEQ_COLUMN " ADD GENERATED ALWAYS AS IDENTITY"
-				 " (INCREMENT BY 1 MINVALUE 1 START WITH 1 CACHE 1 NO CYCLE)", table);
-	RunStatement("CREATE UNIQUE INDEX %s ON %s (" SEQ_COLUMN ")"
-				 " WHERE " SEQ_COLUMN " OPERATOR(pg_catalog.>) 0", quote_identifier(index), table);
-}
-
 /* ENABLE ALWAYS: a replicated TRUNCATE ... RESTART IDENTITY restarts the sequence too. */
 static void
 AddTruncateGuard(Oid relid, const char *schema)
@@ -177,7 +139,7 @@ DescribePartition(const AttachRequest *request, const char *column)
 	partition->seq_column = pstrdup(column);
 	partition->adopted = request->adopt != NULL;
 	partition->relid = request->relid;
-	partition->sequence = IdentitySequenceCompat(rel, get_attnum(request->relid, column));
+	partition->sequence = SeqColumnSequence(rel, get_attnum(request->relid, column));
 	relation_close(rel, NoLock);
 	if (!ReadSequence(partition->sequence, &reading))
 		ereport(ERROR,
@@ -199,24 +161,43 @@ RecordPartition(Partition *partition, const AttachRequest *request)
 	if (CompareIdentity() == IDENTITY_UNRECORDED)
 		RecordIdentity();
 	InsertPartition(partition, request->options);
-	JoinDatasetSinks(partition->partition_id, partition->dataset, partition->had_rows);
+	if (partition->tree)
+		RecordLeaves(partition);
+	JoinDatasetSinks(partition->partition_id, partition->dataset);
 	InvalidateDefinitions();
 	SqlEnd(&session);
+}
+
+/* What becomes of the rows that are there; NULL if there are none. */
+static char *
+BacklogHint(const Partition *partition)
+{
+	if (!partition->had_rows)
+		return NULL;
+	if (partition->nparts > 0)
+		return psprintf("The rows that are there come first, in the order of (%s), in sinks that do not say start => 'now'.",
+						KeyColumnNames(partition->parts[0].key_columns, partition->parts[0].nkeys));
+	return psprintf("The rows that are there cannot be read in order: no unique index has only NOT NULL columns. Sinks must say start => 'now', or run: CALL incsink_renumber(%s);",
+					quote_literal_cstr(QuotedRelationName(partition->relid)));
 }
 
 static void
 SayWhatWasDone(const Partition *partition, bool added)
 {
+	char	   *hint = BacklogHint(partition);
+
 	ereport(NOTICE,
 			(errmsg("table \"%s.%s\" is attached as dataset \"%s\", source \"%s\"",
 					partition->schema_name, partition->table_name,
 					partition->dataset, partition->source),
-			 added ? errdetail("Added the column \"%s\", a unique index on it and the triggers \"%s\" and \"%s\".",
+			 partition->preparing ?
+			 errdetail("Added the column \"%s\" and the triggers \"%s\" and \"%s\"; the worker builds the index, and new rows are exported when it is there.",
+					   partition->seq_column, TRUNCATE_BEFORE_TRIGGER, TRUNCATE_AFTER_TRIGGER) :
+			 added ? errdetail("Added the column \"%s\", an index on it and the triggers \"%s\" and \"%s\".",
 							   partition->seq_column, TRUNCATE_BEFORE_TRIGGER, TRUNCATE_AFTER_TRIGGER)
 			 : errdetail("Column \"%s\" numbers the rows. Added the triggers \"%s\" and \"%s\".",
 						 partition->seq_column, TRUNCATE_BEFORE_TRIGGER, TRUNCATE_AFTER_TRIGGER),
-			 partition->had_rows ?
-			 errhint("Rows that are there already have no number and are not exported: sinks on this table must say start => 'now'.") : 0));
+			 hint ? errhint("%s", hint) : 0));
 }
 
 /* For if_not_exists: true, with a NOTICE, if the table is attached already. */
@@ -240,50 +221,82 @@ IsAttachedAlready(Oid relid)
 }
 
 /*
- * Adds what is missing and says whether the table has rows without a number.
+ * What the table has now, before or (an earlier attach left the column) after rows got
+ * numbers.  An adopted column numbers all of its rows.
  */
-static bool
-PrepareColumn(const AttachRequest *request, bool reuses)
+static void
+DescribeRows(Partition *partition, Oid relid, bool reuses)
 {
-	bool		had_rows;
+	List	   *relations = partition->tree ? ListTreeLeaves(relid) : list_make1_oid(relid);
+	bool		readable = true;
+	ListCell   *cell;
 
-	if (request->adopt)
-		return false;
-	if (reuses)
-		return HasRow(request->relid, get_attnum(request->relid, SEQ_COLUMN));
-	had_rows = HasRow(request->relid, InvalidAttrNumber);
-	AddSeqColumn(request->relid);
-	return had_rows;
+	partition->parts = palloc0(sizeof(BacklogPart) * (list_length(relations) + 1));
+	foreach(cell, relations)
+	{
+		Relation	rel = relation_open(lfirst_oid(cell), NoLock);
+		AttrNumber	attnum = reuses ? get_attnum(lfirst_oid(cell), SEQ_COLUMN) : InvalidAttrNumber;
+		BacklogPart *part = DescribeBacklog(rel, attnum);
+
+		relation_close(rel, NoLock);
+		if (part == NULL)
+			continue;
+		partition->had_rows = true;
+		readable = readable && part->nkeys > 0;
+		partition->parts[partition->nparts] = *part;
+		partition->parts[partition->nparts].part = partition->nparts + 1;
+		partition->nparts++;
+	}
+	if (!readable)
+		partition->nparts = 0;
+}
+
+/* Everything that is done to the table itself. */
+static void
+PrepareTable(const AttachRequest *request, Partition *rows, bool reuses)
+{
+	if (request->adopt == NULL)
+	{
+		DescribeRows(rows, request->relid, reuses);
+		if (!reuses)
+			AddSeqColumn(request->relid);
+		rows->preparing = BuildOrPostponeIndex(request->relid, SEQ_COLUMN);
+	}
+	AddTruncateGuard(request->relid, request->function_schema);
+	if (IsSubscriptionTarget(request->relid))
+		AddNumberRowTrigger(request->relid, request->function_schema);
 }
 
 void
 AttachTable(AttachRequest *request)
 {
 	int			nest_level = NewGUCNestLevel();
+	Partition	rows = {0};
 	Partition  *partition;
-	List	   *problems;
 	bool		reuses;
-	bool		had_rows;
-	const char *column = request->adopt ? request->adopt : SEQ_COLUMN;
 
+	RequireCurrentCatalog();
 	RequireOwner(request->relid);
 	CheckPartitionOptions(request->options);
-	LimitLockWait();
-	if (get_rel_relkind(request->relid) == RELKIND_RELATION)
-		LockRelationOid(request->relid, AccessExclusiveLock);
+	rows.tree = get_rel_relkind(request->relid) == RELKIND_PARTITIONED_TABLE;
+	if (rows.tree || get_rel_relkind(request->relid) == RELKIND_RELATION)
+		LockTableForAttach(request->relid);
 	if (request->if_not_exists && IsAttachedAlready(request->relid))
 	{
 		AtEOXact_GUC(true, nest_level);
 		return;
 	}
-	problems = CheckAttach(request->relid, request->adopt, &reuses);
-	RaiseProblems(request, problems);
+	LimitLockWait();
+	RaiseProblems(request, CheckAttach(request->relid, request->adopt, &reuses));
 	ChooseNames(request);
 
-	had_rows = PrepareColumn(request, reuses);
-	AddTruncateGuard(request->relid, request->function_schema);
-	partition = DescribePartition(request, column);
-	partition->had_rows = had_rows;
+	PrepareTable(request, &rows, reuses);
+	partition = DescribePartition(request, request->adopt ? request->adopt : SEQ_COLUMN);
+	partition->had_rows = rows.had_rows;
+	partition->parts = rows.parts;
+	partition->nparts = rows.nparts;
+	partition->preparing = rows.preparing;
+	partition->tree = rows.tree;
 	RecordPartition(partition, request);
 	RequestWorkerAtCommit();
 	NoteWakeup();

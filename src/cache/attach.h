@@ -18,6 +18,7 @@
 typedef struct AttachProblem
 {
 	int			level;			/* ERROR: attach refuses; WARNING, NOTICE: it says so */
+	bool		forcible;		/* an ERROR that force => true makes a WARNING */
 	int			sqlstate;
 	char	   *problem;		/* a sentence */
 	char	   *hint;			/* or NULL */
@@ -39,6 +40,7 @@ typedef struct AttachRequest
 	char	   *adopt;			/* NULL: add a column */
 	Jsonb	   *options;
 	bool		if_not_exists;
+	bool		force;
 	char	   *function_schema;	/* where the trigger functions live */
 } AttachRequest;
 

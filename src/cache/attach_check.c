@@ -14,7 +14,6 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -22,34 +21,56 @@
 #include "utils/syscache.h"
 
 #include "cache/attach.h"
+#include "cache/attach_check.h"
 #include "cache/columns.h"
 #include "cache/horizon.h"
+#include "cache/seq_column.h"
 #include "cache/seq_index.h"
+#include "cache/storage.h"
+#include "cache/tree.h"
 #include "catalog/partition.h"
 #include "common/compat.h"
 #include "common/sql.h"
 
-/* From here on, building the index takes seconds under the table's lock: 1 GB. */
-#define LARGE_TABLE_BLOCKS (1024 * 1024 * 1024 / BLCKSZ)
-
-/* One check in progress. */
-typedef struct Check
-{
-	Relation	rel;
-	char	   *table;			/* quoted, for hints */
-	List	   *problems;
-} Check;
-
-static void
+void
 AddProblem(Check *check, int level, int sqlstate, char *problem, char *hint)
 {
 	AttachProblem *entry = palloc(sizeof(AttachProblem));
 
 	entry->level = level;
+	entry->forcible = false;
 	entry->sqlstate = sqlstate;
 	entry->problem = problem;
 	entry->hint = hint;
 	check->problems = lappend(check->problems, entry);
+}
+
+void
+AddForcibleProblem(Check *check, int sqlstate, char *problem, char *hint)
+{
+	AttachProblem *entry;
+
+	AddProblem(check, ERROR, sqlstate, problem, hint);
+	entry = llast(check->problems);
+	entry->forcible = true;
+}
+
+/* Leaves must be what an attached table must be. */
+static void
+CheckLeafKinds(Check *check)
+{
+	ListCell   *cell;
+
+	foreach(cell, ListTreeLeaves(RelationGetRelid(check->rel)))
+	{
+		char	   *reason = UnfitLeafReason(lfirst_oid(cell));
+		char	   *leaf = QuotedRelationName(lfirst_oid(cell));
+
+		if (reason)
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE,
+					   psprintf("Its partition %s is %s.", leaf, reason),
+					   UnfitLeafRepair(lfirst_oid(cell)));
+	}
 }
 
 static void
@@ -60,14 +81,16 @@ CheckRelationKind(Check *check)
 		case RELKIND_RELATION:
 			return;
 		case RELKIND_PARTITIONED_TABLE:
-			AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
-					   "It is a partitioned table, which is not supported yet.",
-					   "Attach a table that is not partitioned.");
+			CheckLeafKinds(check);
 			return;
 		case RELKIND_VIEW:
-		case RELKIND_MATVIEW:
 			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE,
 					   "It is a view: rows are inserted elsewhere.",
+					   "Attach the table that it reads from.");
+			return;
+		case RELKIND_MATVIEW:
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE,
+					   "It is a materialized view: each REFRESH makes all of its rows anew.",
 					   "Attach the table that it reads from.");
 			return;
 		case RELKIND_FOREIGN_TABLE:
@@ -75,8 +98,21 @@ CheckRelationKind(Check *check)
 					   "It is a foreign table: its rows are in another server.",
 					   "Attach the table there.");
 			return;
+		case RELKIND_TOASTVALUE:
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE,
+					   "It is a TOAST table, which holds the large values of another table.",
+					   "Attach that table.");
+			return;
+		case RELKIND_INDEX:
+		case RELKIND_PARTITIONED_INDEX:
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE,
+					   "It is an index and not a table.", "Attach the table that it is on.");
+			return;
+		case RELKIND_SEQUENCE:
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE, "It is a sequence and not a table.", NULL);
+			return;
 		default:
-			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE, "It is not a table.", NULL);
+			AddProblem(check, ERROR, ERRCODE_WRONG_OBJECT_TYPE, "It is a type and not a table.", NULL);
 	}
 }
 
@@ -104,22 +140,22 @@ CheckAncestry(Check *check)
 	Oid			relid = RelationGetRelid(check->rel);
 
 	if (check->rel->rd_rel->relispartition)
+	{
+		char	   *root = QuotedRelationName(TopmostAncestor(relid));
+
 		AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   "It is a partition of another table, which is not supported yet.",
-				   "Attach a table that is not partitioned.");
+				   psprintf("It is a partition of %s, and only the whole can be attached.", root),
+				   psprintf("Run: SELECT incsink_attach(%s);", quote_literal_cstr(root)));
+	}
 	else if (has_superclass(relid))
-		AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   "It inherits from another table, whose queries would read it too.",
-				   psprintf("Run: ALTER TABLE %s NO INHERIT ...; first.", check->table));
+		AddProblem(check, NOTICE, ERRCODE_SUCCESSFUL_COMPLETION,
+				   "It inherits from another table: rows that are inserted into that one are not its rows.",
+				   "Attach that table, too, after its children, if its rows are to be exported.");
 	if (check->rel->rd_rel->relkind == RELKIND_RELATION &&
 		find_inheritance_children(relid, NoLock) != NIL)
-		AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   "Other tables inherit from it; their rows would not be exported.",
-				   "Detach the children with ALTER TABLE ... NO INHERIT first.");
-	if (OidIsValid(check->rel->rd_rel->reloftype))
-		AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
-				   "It is a typed table, to which no column can be added.",
-				   psprintf("Run: ALTER TABLE %s NOT OF; first.", check->table));
+		AddForcibleProblem(check, ERRCODE_FEATURE_NOT_SUPPORTED,
+						   "Other tables inherit from it; their rows would not be exported.",
+						   "Detach the children with ALTER TABLE ... NO INHERIT first, or pass force => true; attach children whose rows are to be exported before.");
 }
 
 static void
@@ -187,16 +223,45 @@ CheckSequence(Check *check, const char *column, Oid sequence)
 				   psprintf("Run: ALTER TABLE %s ALTER COLUMN %s SET MINVALUE 1;", check->table, quoted));
 }
 
+/*
+ * Lowest or highest number in the open relation, or in the leaves of a tree; false if
+ * there is none.  Leaves without an index of their own count as empty.
+ */
+static bool
+NumberBound(Relation rel, const char *column, bool lowest, int64 *bound)
+{
+	bool		in_tree = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	bool		any = false;
+	ListCell   *cell;
+
+	foreach(cell, in_tree ? ListTreeLeaves(RelationGetRelid(rel)) : list_make1_oid(RelationGetRelid(rel)))
+	{
+		Relation	part = relation_open(lfirst_oid(cell), AccessShareLock);
+		AttrNumber	attnum = get_attnum(lfirst_oid(cell), column);
+		SeqIndex	index;
+		int64		value;
+
+		if (FindSeqIndex(lfirst_oid(cell), attnum, in_tree, &index) &&
+			SeqIndexBound(part, &index, attnum, lowest, &value) &&
+			(!any || (lowest ? value < *bound : value > *bound)))
+		{
+			*bound = value;
+			any = true;
+		}
+		relation_close(part, NoLock);
+	}
+	return any;
+}
+
 /* Do the rows that are there fit the sequence? */
 static void
-CheckNumbers(Check *check, const char *column, AttrNumber attnum, Oid sequence,
-			 const SeqIndex *index)
+CheckNumbers(Check *check, const char *column, Oid sequence)
 {
 	int64		bound;
 	SequenceReading reading;
 	const char *quoted = quote_identifier(column);
 
-	if (SeqIndexBound(check->rel, index, attnum, true, &bound) && bound < 1)
+	if (NumberBound(check->rel, column, true, &bound) && bound < 1)
 		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 				   psprintf("Column \"%s\" has values as low as " INT64_FORMAT "; positions begin at 1.", column, bound),
 				   psprintf("Give these rows new numbers: UPDATE %s SET %s = DEFAULT WHERE %s < 1;",
@@ -205,12 +270,15 @@ CheckNumbers(Check *check, const char *column, AttrNumber attnum, Oid sequence,
 		AddProblem(check, ERROR, ERRCODE_LOCK_NOT_AVAILABLE,
 				   psprintf("The sequence of column \"%s\" is locked by another session.", column),
 				   "Try again when that session's transaction has ended.");
-	else if (SeqIndexBound(check->rel, index, attnum, false, &bound) && bound > reading.last_drawn)
+	else if (NumberBound(check->rel, column, false, &bound) && bound > reading.last_drawn)
 		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 				   psprintf("The sequence of column \"%s\" stands at " INT64_FORMAT ", but rows go up to " INT64_FORMAT ".",
 							column, reading.last_drawn, bound),
+				   TupleDescAttr(RelationGetDescr(check->rel), get_attnum(RelationGetRelid(check->rel), column) - 1)->attidentity != '\0' ?
 				   psprintf("Run: ALTER TABLE %s ALTER COLUMN %s RESTART WITH " INT64_FORMAT ";",
-							check->table, quoted, bound + 1));
+							check->table, quoted, bound + 1) :
+				   psprintf("Run: ALTER SEQUENCE %s RESTART WITH " INT64_FORMAT ";",
+							QuotedRelationName(sequence), bound + 1));
 }
 
 /* The identity property; false if there is no sequence to look at. */
@@ -225,6 +293,14 @@ CheckIdentity(Check *check, const char *column, Form_pg_attribute att)
 				   psprintf("Column \"%s\" is of type %s and not bigint.", column, format_type_be(att->atttypid)),
 				   psprintf("Run: ALTER TABLE %s ALTER COLUMN %s TYPE bigint; (it rewrites the table).",
 							check->table, quoted));
+		return false;
+	}
+	if (att->attidentity == '\0' && check->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE &&
+		!TREE_HAS_IDENTITY)
+	{
+		AddProblem(check, ERROR, ERRCODE_FEATURE_NOT_SUPPORTED,
+				   "A partitioned table can adopt a column from PostgreSQL 17 on: before, its partitions have no identity columns.",
+				   "Leave \"adopt\" away.");
 		return false;
 	}
 	if (att->attidentity == '\0')
@@ -242,12 +318,51 @@ CheckIdentity(Check *check, const char *column, Form_pg_attribute att)
 	return true;
 }
 
+static void
+CheckAdoptedIndex(Check *check, const char *column, Oid sequence)
+{
+	SeqIndex	index;
+
+	if (!FindSeqIndex(RelationGetRelid(check->rel), get_attnum(RelationGetRelid(check->rel), column),
+					  false, &index) || index.partial)
+		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+				   psprintf("Column \"%s\" has no valid unique index of its own over all rows.", column),
+				   psprintf("Run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s);",
+							check->table, quote_identifier(column)));
+	else
+		CheckNumbers(check, column, sequence);
+}
+
+/* In a tree numbers need not be unique: any index that begins with the column serves. */
+static void
+CheckAdoptedTreeIndexes(Check *check, const char *column, Oid sequence)
+{
+	bool		all = true;
+	SeqIndex	index;
+	ListCell   *cell;
+
+	foreach(cell, lcons_oid(RelationGetRelid(check->rel), ListTreeLeaves(RelationGetRelid(check->rel))))
+	{
+		Oid			relid = lfirst_oid(cell);
+
+		if (FindSeqIndex(relid, get_attnum(relid, column), true, &index) && !index.partial)
+			continue;
+		all = false;
+		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+				   psprintf("%s has no valid index over all rows whose first column is \"%s\".",
+							QuotedRelationName(relid), column),
+				   psprintf("Run: CREATE INDEX ON %s (%s);", check->table, quote_identifier(column)));
+		break;
+	}
+	if (all)
+		CheckNumbers(check, column, sequence);
+}
+
 /* An existing column that is to serve as ingest_seq and stays the user's. */
 static void
 CheckAdopted(Check *check, const char *column)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(check->rel), column);
-	SeqIndex	index;
 	Oid			sequence;
 
 	if (attnum <= 0)
@@ -261,13 +376,31 @@ CheckAdopted(Check *check, const char *column)
 		return;
 	sequence = IdentitySequenceCompat(check->rel, attnum);
 	CheckSequence(check, column, sequence);
-	if (!FindSeqIndex(RelationGetRelid(check->rel), attnum, &index) || index.partial)
-		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-				   psprintf("Column \"%s\" has no valid unique index of its own over all rows.", column),
-				   psprintf("Run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s);",
-							check->table, quote_identifier(column)));
+	if (check->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		CheckAdoptedTreeIndexes(check, column, sequence);
 	else
-		CheckNumbers(check, column, attnum, sequence, &index);
+		CheckAdoptedIndex(check, column, sequence);
+}
+
+/* Was the column made by attach?  Then its partial index is there, and what feeds it. */
+static bool
+IsOwnColumn(Relation rel, AttrNumber attnum)
+{
+	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+	bool		in_tree = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	Oid			sequence = SeqColumnSequence(rel, attnum);
+	Oid			owner;
+	int32		column;
+	SeqIndex	index;
+
+	if (att->atttypid != INT8OID || !OidIsValid(sequence) ||
+		!FindSeqIndex(RelationGetRelid(rel), attnum, in_tree, &index) || !index.partial)
+		return false;
+	if (att->attidentity != '\0')
+		return in_tree || att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
+	return in_tree &&
+		sequenceIsOwned(sequence, DEPENDENCY_AUTO, &owner, &column) &&
+		owner == RelationGetRelid(rel) && column == attnum;
 }
 
 /*
@@ -278,95 +411,40 @@ static bool
 CheckNewColumn(Check *check)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(check->rel), SEQ_COLUMN);
-	Form_pg_attribute att;
-	SeqIndex	index;
 	Oid			sequence;
 
 	if (attnum <= 0)
 		return false;
-	att = TupleDescAttr(RelationGetDescr(check->rel), attnum - 1);
-	if (att->atttypid != INT8OID || att->attidentity != ATTRIBUTE_IDENTITY_ALWAYS ||
-		!FindSeqIndex(RelationGetRelid(check->rel), attnum, &index) || !index.partial)
+	if (!IsOwnColumn(check->rel, attnum))
 	{
 		AddProblem(check, ERROR, ERRCODE_DUPLICATE_COLUMN,
 				   "It has a column \"" SEQ_COLUMN "\" that was not made by incsink.",
 				   "Rename the column, or pass adopt => '" SEQ_COLUMN "' if it is an identity column of yours.");
 		return false;
 	}
-	sequence = IdentitySequenceCompat(check->rel, attnum);
+	sequence = SeqColumnSequence(check->rel, attnum);
 	CheckSequence(check, SEQ_COLUMN, sequence);
-	CheckNumbers(check, SEQ_COLUMN, attnum, sequence, &index);
+	CheckNumbers(check, SEQ_COLUMN, sequence);
 	AddProblem(check, NOTICE, ERRCODE_SUCCESSFUL_COMPLETION,
 			   "It has the column \"" SEQ_COLUMN "\" that an earlier attach left; it will be used again.",
 			   NULL);
 	return true;
 }
 
-/* What replication into the table does. */
-static void
-CheckSubscriptions(Check *check)
+/* Is there an error that even force does not overrule? */
+static bool
+IsRefused(const Check *check)
 {
-	if (SqlRun("SELECT s.subname FROM pg_catalog.pg_subscription_rel r"
-			   " JOIN pg_catalog.pg_subscription s ON s.oid = r.srsubid WHERE r.srrelid = $1",
-			   SqlOid(RelationGetRelid(check->rel))) == 0)
-		return;
-	if (check->rel->rd_rel->relreplident == REPLICA_IDENTITY_FULL)
-		AddProblem(check, ERROR, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-				   "A subscription fills it and it has REPLICA IDENTITY FULL: replicated updates would not find their rows.",
-				   psprintf("Run: ALTER TABLE %s REPLICA IDENTITY DEFAULT; first.", check->table));
-	else
-		AddProblem(check, WARNING, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-				   "A subscription fills it: should its publisher have a column of the same name, rows would come with numbers of their own.",
-				   "Publish the table there with a column list that leaves the column out.");
-}
+	ListCell   *cell;
 
-/* Publications that would begin to send the new column. */
-static void
-CheckPublications(Check *check)
-{
-	uint64		count = SqlRun("SELECT p.pubname FROM pg_catalog.pg_publication p WHERE p.puballtables"
-							   " OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r"
-							   "  WHERE r.prpubid = p.oid AND r.prrelid = $1 AND r.prattrs IS NULL)"
-							   " OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace n"
-							   "  WHERE n.pnpubid = p.oid AND n.pnnspid = $2) ORDER BY 1",
-							   SqlOid(RelationGetRelid(check->rel)),
-							   SqlOid(RelationGetNamespace(check->rel)));
+	foreach(cell, check->problems)
+	{
+		AttachProblem *problem = lfirst(cell);
 
-	for (uint64 row = 0; row < count; row++)
-		AddProblem(check, WARNING, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-				   psprintf("Publication \"%s\" will send the column \"" SEQ_COLUMN "\": a subscriber whose table lacks it stops with an error.",
-							SqlGetText(row, 1, CurrentMemoryContext)),
-				   "Add a bigint column of that name to the subscriber's table, or give the publication a column list.");
-}
-
-static void
-CheckReplication(Check *check, bool adds_column)
-{
-	MemoryContext context = CurrentMemoryContext;
-	SqlSession	session;
-	MemoryContext inside;
-
-	SqlBegin(&session);
-	inside = MemoryContextSwitchTo(context);
-	CheckSubscriptions(check);
-	if (adds_column)
-		CheckPublications(check);
-	MemoryContextSwitchTo(inside);
-	SqlEnd(&session);
-}
-
-/* Things that attach goes through with, but that somebody will ask about. */
-static void
-CheckRemarks(Check *check, bool adds_column)
-{
-	if (check->rel->rd_rel->relrowsecurity)
-		AddProblem(check, NOTICE, ERRCODE_SUCCESSFUL_COMPLETION,
-				   "It has row-level security: a sink whose owner a policy applies to halts.",
-				   "Let a role own the sinks that owns the table or has BYPASSRLS.");
-	if (adds_column && RelationGetNumberOfBlocks(check->rel) > LARGE_TABLE_BLOCKS)
-		AddProblem(check, NOTICE, ERRCODE_SUCCESSFUL_COMPLETION,
-				   "It is large: building the index takes a while, and nobody can use the table meanwhile.",
-				   "Attach it when it is little used, or adopt an identity column.");
+		if (problem->level == ERROR && !problem->forcible)
+			return true;
+	}
+	return false;
 }
 
 List *
@@ -386,20 +464,18 @@ CheckAttach(Oid relid, const char *adopt, bool *reuses_column)
 	CheckPersistence(&check);
 	CheckAncestry(&check);
 	CheckOwnership(&check);
-	/* The rest makes sense for the caller's own ordinary tables only. */
-	if (check.problems == NIL)
-	{
+	/* The rest makes sense for the caller's own tables only. */
+	if (!IsRefused(&check))
 		CheckNotAttached(&check);
-		if (check.problems == NIL)
-		{
-			if (adopt)
-				CheckAdopted(&check, adopt);
-			else
-				*reuses_column = CheckNewColumn(&check);
-			adds_column = adopt == NULL && !*reuses_column;
-			CheckReplication(&check, adds_column);
-			CheckRemarks(&check, adds_column);
-		}
+	if (!IsRefused(&check))
+	{
+		if (adopt)
+			CheckAdopted(&check, adopt);
+		else
+			*reuses_column = CheckNewColumn(&check);
+		adds_column = adopt == NULL && !*reuses_column && !IsRefused(&check);
+		CheckReplication(&check, adds_column);
+		CheckRemarks(&check, adds_column);
 	}
 	relation_close(check.rel, NoLock);
 	return check.problems;

@@ -6,7 +6,6 @@
 
 #include "access/relation.h"
 #include "access/genam.h"
-#include "catalog/dependency.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/guc.h"
@@ -17,12 +16,33 @@
 #include "cache/columns.h"
 #include "cache/horizon.h"
 #include "cache/integrity.h"
+#include "cache/seq_column.h"
 #include "cache/seq_index.h"
+#include "cache/storage.h"
 #include "catalog/partition.h"
 #include "catalog/sink.h"
 #include "common/compat.h"
 #include "common/shared.h"
 #include "common/sql.h"
+
+static void
+RaiseNoSequence(Relation rel, const Partition *partition)
+{
+	bool		by_default = partition->tree && !TREE_HAS_IDENTITY;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 by_default ?
+			 errmsg("column \"%s\" of table \"%s\" has no sequence for its default any more",
+					partition->seq_column, RelationDisplayName(rel)) :
+			 errmsg("column \"%s\" of table \"%s\" is not an identity column any more",
+					partition->seq_column, RelationDisplayName(rel)),
+			 by_default ?
+			 errhint("Create one, OWNED BY the column, grant USAGE on it to those who insert, and run: ALTER TABLE %s ALTER COLUMN %s SET DEFAULT nextval('...');",
+					 QuotedRelationName(partition->relid), quote_identifier(partition->seq_column)) :
+			 errhint("Run: ALTER TABLE %s ALTER COLUMN %s ADD GENERATED ALWAYS AS IDENTITY;",
+					 QuotedRelationName(partition->relid), quote_identifier(partition->seq_column))));
+}
 
 /*
  * The seq column's present sequence, which may be another than the one on record,
@@ -33,28 +53,41 @@ FindSequence(Relation rel, const Partition *partition, Oid *sequence)
 {
 	AttrNumber	attnum = SeqAttribute(rel, partition);
 
-	*sequence = IdentitySequenceCompat(rel, attnum);
+	*sequence = SeqColumnSequence(rel, attnum);
 	if (!OidIsValid(*sequence))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s\" is not an identity column any more",
-						partition->seq_column, RelationDisplayName(rel)),
-				 errhint("Run: ALTER TABLE %s ALTER COLUMN %s ADD GENERATED ALWAYS AS IDENTITY;",
-						 QuotedRelationName(partition->relid), quote_identifier(partition->seq_column))));
+		RaiseNoSequence(rel, partition);
 	return attnum;
 }
 
-/* The highest number in the table; 0 without rows or index. */
+/* The highest number that the index of the relation holds; 0 without rows or index. */
 static int64
-HighestInTable(Relation rel, AttrNumber attnum)
+HighestInRelation(Relation rel, AttrNumber attnum, bool in_tree)
 {
 	SeqIndex	index;
 	int64		highest;
 
-	if (!FindSeqIndex(RelationGetRelid(rel), attnum, &index) ||
+	if (!FindSeqIndex(RelationGetRelid(rel), attnum, in_tree, &index) ||
 		!SeqIndexBound(rel, &index, attnum, false, &highest))
 		return 0;
 	return Max(highest, 0);
+}
+
+static int64
+HighestInTable(Relation rel, const Partition *partition, AttrNumber attnum)
+{
+	int64		highest = 0;
+	ListCell   *cell;
+
+	if (!partition->tree)
+		return HighestInRelation(rel, attnum, false);
+	foreach(cell, ListTreeLeaves(RelationGetRelid(rel)))
+	{
+		Relation	leaf = relation_open(lfirst_oid(cell), AccessShareLock);
+
+		highest = Max(highest, HighestInRelation(leaf, get_attnum(lfirst_oid(cell), partition->seq_column), true));
+		relation_close(leaf, NoLock);
+	}
+	return highest;
 }
 
 /*
@@ -86,7 +119,7 @@ ConfirmSequence(Oid relid)
 		elog(ERROR, "could not read sequence %u", partition->sequence);
 	partition->highest_seq = Max(Max(partition->highest_seq, reading.last_drawn),
 								 Max(HighestPosition(partition->partition_id),
-									 HighestInTable(rel, attnum)));
+									 HighestInTable(rel, partition, attnum)));
 	if (reading.last_drawn < partition->highest_seq)
 		SqlRun("SELECT setval($1, $2, true)", SqlOid(partition->sequence),
 			   SqlInt8(partition->highest_seq));

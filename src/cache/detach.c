@@ -5,7 +5,9 @@
 #include "postgres.h"
 
 #include "catalog/pg_class.h"
+#include "commands/trigger.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -14,10 +16,15 @@
 #include "utils/syscache.h"
 
 #include "cache/attach.h"
+#include "cache/attach_lock.h"
+#include "cache/index_build.h"
 #include "cache/seq_index.h"
+#include "cache/storage.h"
+#include "cache/subscription.h"
 #include "cache/truncate_guard.h"
 #include "catalog/partition.h"
 #include "catalog/sink.h"
+#include "common/compat.h"
 #include "common/shared.h"
 #include "common/sql.h"
 
@@ -75,13 +82,23 @@ RemovePartition(const Partition *partition, bool force, MemoryContext context)
 	return sinks;
 }
 
+/* The partial index of the column, "" if there is none; of the root on a tree. */
+static const char *
+LeftIndexName(const Partition *partition, AttrNumber attnum)
+{
+	SeqIndex	index;
+
+	if (!FindSeqIndex(partition->relid, attnum, partition->tree, &index))
+		return NULL;
+	return get_rel_name(index.index);
+}
+
 /* Says what is left of the column, and how to remove it. */
 static void
 SayWhatIsLeft(const Partition *partition, bool dropped)
 {
 	AttrNumber	attnum = get_attnum(partition->relid, partition->seq_column);
-	SeqIndex	index;
-	bool		indexed = attnum > 0 && FindSeqIndex(partition->relid, attnum, &index);
+	const char *index = attnum > 0 ? LeftIndexName(partition, attnum) : NULL;
 
 	if (dropped || partition->adopted || attnum <= 0)
 		ereport(NOTICE,
@@ -90,24 +107,112 @@ SayWhatIsLeft(const Partition *partition, bool dropped)
 	else
 		ereport(NOTICE,
 				(errmsg("table \"%s.%s\" is detached", partition->schema_name, partition->table_name),
-				 indexed ? errdetail("The column \"%s\" and the index \"%s\" are left, and go on numbering rows; they are used again when the table is attached again.",
-									 partition->seq_column, get_rel_name(index.index))
+				 index ? errdetail("The column \"%s\" and the index \"%s\" are left, and go on numbering rows; they are used again when the table is attached again.",
+								   partition->seq_column, index)
 				 : errdetail("The column \"%s\" is left, and goes on numbering rows.", partition->seq_column),
 				 errhint("To remove what is left, run: ALTER TABLE %s DROP COLUMN %s;",
 						 QuotedRelationName(partition->relid), quote_identifier(partition->seq_column))));
 }
 
-/* Takes away the guard and, if asked, the column with its identity and index. */
 static void
-RestoreTable(const Partition *partition, bool drop_column)
+DropTrigger(Oid relid, const char *name)
 {
-	char	   *table = QuotedRelationName(partition->relid);
+	if (OidIsValid(get_trigger_oid(relid, name, true)))
+		RunStatement("DROP TRIGGER %s ON %s", name, QuotedRelationName(relid));
+}
 
-	RunStatement("DROP TRIGGER IF EXISTS " TRUNCATE_BEFORE_TRIGGER " ON %s", table);
-	RunStatement("DROP TRIGGER IF EXISTS " TRUNCATE_AFTER_TRIGGER " ON %s", table);
-	if (drop_column)
-		RunStatement("ALTER TABLE %s DROP COLUMN IF EXISTS %s", table,
-					 quote_identifier(partition->seq_column));
+static void
+DropColumn(Oid relid, const char *column)
+{
+	if (get_attnum(relid, column) > 0)
+		RunStatement("ALTER TABLE %s DROP COLUMN %s", QuotedRelationName(relid), quote_identifier(column));
+}
+
+/*
+ * Takes away the guard and, if asked, the column with its identity and index.  Tables
+ * that left a tree have the column, too; what belongs to others is left to them.
+ */
+static void
+RestoreTable(const Partition *partition, List *left_leaves, bool drop_column)
+{
+	ListCell   *cell;
+
+	DropTrigger(partition->relid, TRUNCATE_BEFORE_TRIGGER);
+	DropTrigger(partition->relid, TRUNCATE_AFTER_TRIGGER);
+	DropTrigger(partition->relid, NUMBER_ROW_TRIGGER);
+	if (!drop_column)
+	{
+		if (!partition->tree)
+			DropUnfinishedIndexes(partition->relid, partition->seq_column);
+		return;
+	}
+	foreach(cell, left_leaves)
+		if (pg_class_ownercheck(lfirst_oid(cell), GetUserId()))
+			DropColumn(lfirst_oid(cell), partition->seq_column);
+	DropColumn(partition->relid, partition->seq_column);
+}
+
+/* Tables that left the tree and are still there.  Needs an open SqlSession. */
+static List *
+ListLeftLeaves(const Partition *partition)
+{
+	List	   *left = NIL;
+	ListCell   *cell;
+
+	if (!partition->tree)
+		return NIL;
+	foreach(cell, LoadLeaves(partition->partition_id))
+	{
+		Leaf	   *leaf = lfirst(cell);
+
+		if (leaf->left && get_rel_relkind(leaf->relid) == RELKIND_RELATION)
+			left = lappend_oid(left, leaf->relid);
+	}
+	return left;
+}
+
+/*
+ * A build of the index holds its lock for as long as it takes, and is for nothing
+ * now.  Its process breaks it off and goes on with other tables.  Needs an open
+ * SqlSession.
+ */
+static void
+EndIndexBuild(const Partition *partition)
+{
+	if (partition->preparing)
+		SqlRun("SELECT pg_catalog.pg_cancel_backend(a.pid)"
+			   " FROM pg_catalog.pg_stat_activity a WHERE a.datid = (SELECT d.oid FROM pg_catalog.pg_database d"
+			   "  WHERE d.datname = pg_catalog.current_database())"
+			   " AND a.backend_type = 'incsink index worker'"
+			   " AND EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = a.pid AND l.granted"
+			   "  AND l.database = a.datid AND (l.relation = $1 OR l.relation IN ("
+			   "   SELECT f.relid FROM incsink.leaf_def f WHERE f.partition_id = $2)))",
+			   SqlOid(partition->relid), SqlInt8(partition->partition_id));
+}
+
+/*
+ * Locks the table, after the partition's index builder has been told to go: what the
+ * catalog said before may be different then.
+ */
+static void
+LockTableForDetach(Oid relid, bool drop_column)
+{
+	MemoryContext context = CurrentMemoryContext;
+	SqlSession	session;
+	Partition  *partition;
+
+	if (CatalogIsCurrent())
+	{
+		SqlBegin(&session);
+		partition = LoadPartitionByRelation(relid, context);
+		if (partition)
+			EndIndexBuild(partition);
+		SqlEnd(&session);
+	}
+	if (drop_column && get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
+		LockTableForAttach(relid);
+	else
+		LockRelationOid(relid, AccessExclusiveLock);
 }
 
 void
@@ -117,10 +222,11 @@ DetachTable(Oid relid, bool drop_column, bool force)
 	int			nest_level = NewGUCNestLevel();
 	SqlSession	session;
 	Partition  *partition;
+	List	   *left_leaves;
 
 	RequireOwner(relid);
 	LimitLockWait();
-	LockRelationOid(relid, AccessExclusiveLock);
+	LockTableForDetach(relid, drop_column);
 	SqlBegin(&session);
 	partition = RequirePartition(relid, context);
 	if (drop_column && partition->adopted)
@@ -129,9 +235,10 @@ DetachTable(Oid relid, bool drop_column, bool force)
 				 errmsg("column \"%s\" of table \"%s.%s\" was adopted and is not dropped",
 						partition->seq_column, partition->schema_name, partition->table_name),
 				 errhint("Detach without drop_column.")));
+	left_leaves = ListLeftLeaves(partition);
 	(void) RemovePartition(partition, force, context);
 	SqlEnd(&session);
-	RestoreTable(partition, drop_column);
+	RestoreTable(partition, left_leaves, drop_column);
 	NoteWakeup();
 	AtEOXact_GUC(true, nest_level);
 	SayWhatIsLeft(partition, drop_column);

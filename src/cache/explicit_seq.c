@@ -8,6 +8,7 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "parser/parsetree.h"
 #include "tcop/utility.h"
@@ -16,14 +17,15 @@
 
 #include "cache/columns.h"
 #include "cache/explicit_seq.h"
+#include "cache/tree.h"
 #include "cache/truncate_guard.h"
 #include "catalog/identity.h"
 #include "catalog/partition.h"
 #include "common/settings.h"
 #include "common/sql.h"
 
-bool
-RelationIsAttached(Relation rel)
+static bool
+HasTruncateGuard(Relation rel)
 {
 	TriggerDesc *triggers = rel->trigdesc;
 
@@ -33,6 +35,20 @@ RelationIsAttached(Relation rel)
 		if (strcmp(triggers->triggers[i].tgname, TRUNCATE_BEFORE_TRIGGER) == 0)
 			return true;
 	return false;
+}
+
+bool
+RelationIsAttached(Relation rel)
+{
+	return HasTruncateGuard(rel) ||
+		(rel->rd_rel->relispartition && OidIsValid(AttachedRoot(RelationGetRelid(rel))));
+}
+
+/* Is it partitioned, or a partition? */
+static bool
+IsPartOfTree(Relation rel)
+{
+	return rel->rd_rel->relispartition || rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 }
 
 /* Is this the cluster and database that exports were confirmed for? */
@@ -56,7 +72,8 @@ GuardedAttribute(Relation rel)
 		return InvalidAttrNumber;
 	SqlBegin(&session);
 	if (DatabaseIsConfirmed())
-		partition = LoadPartitionByRelation(RelationGetRelid(rel), context);
+		partition = LoadPartitionByRelation(HasTruncateGuard(rel) ? RelationGetRelid(rel) :
+											AttachedRoot(RelationGetRelid(rel)), context);
 	SqlEnd(&session);
 	return partition ? get_attnum(RelationGetRelid(rel), partition->seq_column) : InvalidAttrNumber;
 }
@@ -161,7 +178,10 @@ OverridingTargets(Query *query)
 	return lists;
 }
 
-/* One statement, without those inside its WITH. */
+/*
+ * One statement, without those inside its WITH.  Trees let it pass: pg_partman moves
+ * rows so between leaves, with their numbers.
+ */
 static void
 CheckStatement(Query *query)
 {
@@ -173,7 +193,7 @@ CheckStatement(Query *query)
 	if (lists == NIL || query->resultRelation == 0)
 		return;
 	rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
-	guarded = GuardedAttribute(rel);
+	guarded = IsPartOfTree(rel) ? InvalidAttrNumber : GuardedAttribute(rel);
 	foreach(cell, lists)
 		if (guarded > 0 && AssignsAttribute(query, lfirst(cell), guarded))
 			RaiseExplicitSeq(rel, guarded, "INSERT INTO");

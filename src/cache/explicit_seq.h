@@ -4,7 +4,8 @@
  *
  * GENERATED ALWAYS stops INSERT and UPDATE, but not OVERRIDING SYSTEM VALUE and not
  * COPY.  A row with a number at or below a position that was read already would
- * never be seen; these checks, called from hooks, refuse the statement instead.
+ * never be seen; these checks, called from hooks, refuse the statement instead.  In
+ * trees only COPY is refused: an INSERT with numbers is how rows are moved there.
  */
 #ifndef INCSINK_EXPLICIT_SEQ_H
 #define INCSINK_EXPLICIT_SEQ_H
@@ -15,8 +16,9 @@
 #include "utils/rel.h"
 
 /*
- * Has the open relation our TRUNCATE guard?  Looks at its cached triggers only, so
- * that hooks may ask for every statement.
+ * Is the open relation attached, or in a tree that is?  Looks at its cached triggers
+ * and, for a partition, at an answer that is kept, so that hooks may ask for every
+ * statement.
  */
 extern bool RelationIsAttached(Relation rel);
 

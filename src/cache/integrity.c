@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -19,8 +20,10 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "cache/index_build.h"
 #include "cache/integrity.h"
-#include "cache/seq_index.h"
+#include "cache/seq_column.h"
+#include "cache/tree.h"
 
 /* What a check found; both NULL while all is well. */
 typedef struct Finding
@@ -98,17 +101,74 @@ TableIsSound(const Partition *partition, Finding *finding)
 	return true;
 }
 
-/* Is the seq column there, and is it still fed by the sequence that was recorded? */
-static bool
-ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
+/* attidentity of a column that exists. */
+static char
+ColumnIdentity(Oid relid, AttrNumber attnum)
 {
-	Oid			owner;
-	int32		column;
-	HeapTuple	tuple;
+	HeapTuple	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(relid), Int16GetDatum(attnum));
 	char		identity;
 
-	*attnum = get_attnum(partition->relid, partition->seq_column);
-	if (*attnum <= 0)
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for attribute %d of relation %u", attnum, relid);
+	identity = ((Form_pg_attribute) GETSTRUCT(tuple))->attidentity;
+	ReleaseSysCache(tuple);
+	return identity;
+}
+
+/*
+ * The sequence in the default of a tree's column, where there is no identity.  While
+ * the table is being changed nothing is known: what is on record stands.
+ */
+static Oid
+DefaultNow(const Partition *partition, AttrNumber attnum)
+{
+	Oid			sequence = partition->sequence;
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(partition->relid, AccessShareLock))
+		return sequence;
+	rel = try_relation_open(partition->relid, NoLock);
+	if (rel)
+	{
+		sequence = SeqColumnSequence(rel, attnum);
+		relation_close(rel, NoLock);
+	}
+	UnlockRelationOid(partition->relid, AccessShareLock);
+	return sequence;
+}
+
+/* The column can be given any value. */
+static void
+DescribeLooseColumn(const Partition *partition, char identity, Finding *finding)
+{
+	bool		by_default = partition->tree && identity == '\0' && get_rel_name(partition->sequence);
+
+	finding->error = psprintf(by_default ?
+							  "column \"%s\" of table \"%s\" is not numbered by its sequence any more" :
+							  "column \"%s\" of table \"%s\" is not GENERATED ALWAYS AS IDENTITY any more",
+							  partition->seq_column, TableName(partition));
+	finding->hint = psprintf("Run: ALTER TABLE %s ALTER COLUMN %s %s; then: SELECT incsink_confirm_sequence(%s);",
+							 QuotedTableName(partition), quote_identifier(partition->seq_column),
+							 by_default ?
+							 psprintf("SET DEFAULT nextval(%s)", quote_literal_cstr(QuotedRelationName(partition->sequence))) :
+							 identity == '\0' ? "ADD GENERATED ALWAYS AS IDENTITY" : "SET GENERATED ALWAYS",
+							 TableLiteral(partition));
+}
+
+/*
+ * Is the seq column there, and is it still fed by the sequence that was recorded?  By
+ * an identity, or, on a tree from before 17, by a default.
+ */
+static bool
+ColumnIsSound(const Partition *partition, Finding *finding)
+{
+	AttrNumber	attnum = get_attnum(partition->relid, partition->seq_column);
+	Oid			owner;
+	int32		column;
+	char		identity;
+	bool		by_default;
+
+	if (attnum <= 0)
 	{
 		finding->error = psprintf("column \"%s\" of table \"%s\" does not exist any more",
 								  partition->seq_column, TableName(partition));
@@ -116,23 +176,18 @@ ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
 								 TableLiteral(partition));
 		return false;
 	}
-	tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(partition->relid), Int16GetDatum(*attnum));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for attribute %d of relation %u", *attnum, partition->relid);
-	identity = ((Form_pg_attribute) GETSTRUCT(tuple))->attidentity;
-	ReleaseSysCache(tuple);
-	if (identity != ATTRIBUTE_IDENTITY_ALWAYS)
+	identity = ColumnIdentity(partition->relid, attnum);
+	by_default = partition->tree && identity == '\0' &&
+		DefaultNow(partition, attnum) == partition->sequence;
+	if (identity != ATTRIBUTE_IDENTITY_ALWAYS && !by_default &&
+		!(partition->tree && identity == ATTRIBUTE_IDENTITY_BY_DEFAULT))
 	{
-		finding->error = psprintf("column \"%s\" of table \"%s\" is not GENERATED ALWAYS AS IDENTITY any more",
-								  partition->seq_column, TableName(partition));
-		finding->hint = psprintf("Run: ALTER TABLE %s ALTER COLUMN %s %s; then: SELECT incsink_confirm_sequence(%s);",
-								 QuotedTableName(partition), quote_identifier(partition->seq_column),
-								 identity == '\0' ? "ADD GENERATED ALWAYS AS IDENTITY" : "SET GENERATED ALWAYS",
-								 TableLiteral(partition));
+		DescribeLooseColumn(partition, identity, finding);
 		return false;
 	}
-	if (!sequenceIsOwned(partition->sequence, DEPENDENCY_INTERNAL, &owner, &column) ||
-		owner != partition->relid || column != *attnum)
+	if (!sequenceIsOwned(partition->sequence, by_default ? DEPENDENCY_AUTO : DEPENDENCY_INTERNAL,
+						 &owner, &column) ||
+		owner != partition->relid || column != attnum)
 	{
 		finding->error = psprintf("column \"%s\" of table \"%s\" is fed by another sequence than before",
 								  partition->seq_column, TableName(partition));
@@ -142,22 +197,30 @@ ColumnIsSound(const Partition *partition, AttrNumber *attnum, Finding *finding)
 	return true;
 }
 
+/* While the partition is preparing nothing is read that would need the index. */
 static bool
-IndexIsSound(const Partition *partition, AttrNumber attnum, Finding *finding)
+IndexIsSound(const Partition *partition, Finding *finding)
 {
-	SeqIndex	found;
 	const char *column = quote_identifier(partition->seq_column);
+	const char *unique = partition->tree ? "" : "unique ";
+	List	   *unindexed = partition->preparing ? NIL : ListUnindexed(partition);
+	Oid			relid;
+	char	   *table;
+	char	   *schema;
 
-	if (FindSeqIndex(partition->relid, attnum, &found))
+	if (unindexed == NIL)
 		return true;
-	finding->error = psprintf("table \"%s\" has no valid unique index on \"%s\" any more",
-							  TableName(partition), partition->seq_column);
-	if (partition->adopted)
-		finding->hint = psprintf("Run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s);",
-								 QuotedTableName(partition), column);
-	else
-		finding->hint = psprintf("Run: CREATE UNIQUE INDEX CONCURRENTLY ON %s (%s) WHERE %s > 0;",
-								 QuotedTableName(partition), column, column);
+	relid = linitial_oid(unindexed);
+	table = get_rel_name(relid);
+	schema = table ? get_namespace_name(get_rel_namespace(relid)) : NULL;
+	if (schema == NULL)
+		return true;			/* a leaf that was dropped meanwhile */
+	finding->error = psprintf("table \"%s.%s\" has no valid %sindex on \"%s\" any more",
+							  schema, table, unique, partition->seq_column);
+	finding->hint = psprintf("Run: CREATE %sINDEX CONCURRENTLY ON %s (%s)%s;",
+							 partition->tree ? "" : "UNIQUE ",
+							 quote_qualified_identifier(schema, table),
+							 column, partition->adopted ? "" : psprintf(" WHERE %s > 0", column));
 	return false;
 }
 
@@ -238,7 +301,6 @@ CheckPartition(Partition *partition, const SequenceReading *reading, int64 highe
 			   char **error, char **hint)
 {
 	Finding		finding = {NULL, NULL};
-	AttrNumber	attnum;
 	bool		sound;
 
 	if (!OidIsValid(partition->relid))
@@ -249,8 +311,9 @@ CheckPartition(Partition *partition, const SequenceReading *reading, int64 highe
 		return false;
 	}
 	sound = TableIsSound(partition, &finding) &&
-		ColumnIsSound(partition, &attnum, &finding) &&
-		IndexIsSound(partition, attnum, &finding);
+		ColumnIsSound(partition, &finding) &&
+		(!partition->tree || LeavesAreSound(partition, &finding.error, &finding.hint)) &&
+		IndexIsSound(partition, &finding);
 	if (sound && reading)
 		sound = DefinitionIsSound(partition, reading, &finding) &&
 			(IncarnationIsSound(partition, reading, highest_position, &finding) ||

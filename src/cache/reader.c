@@ -1,79 +1,48 @@
 /*
  * reader.c
- *		A scan of the seq index with a snapshot of the caller's.
+ *		Rows of a partition in order, with the privileges of a role and through a filter.
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/relation.h"
-#include "access/tableam.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
-#include "utils/fmgroids.h"
 #include "utils/rls.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "cache/backlog_reader.h"
 #include "cache/columns.h"
+#include "cache/number_scan.h"
 #include "cache/reader.h"
 #include "cache/row_filter.h"
-#include "cache/seq_index.h"
-#include "common/compat.h"
+
+/* Rows between two looks at the clock. */
+#define CLOCK_ROWS 256
 
 struct Reader
 {
+	const Partition *partition;
+	bool		wait;
 	Relation	relation;
-	Relation	index;
-	AttrNumber	seq_attnum;
-	ScanDirection direction;
 	AttrNumber *attnums;
 	int			nattnums;
 	EState	   *estate;			/* owns the filter; NULL without one */
 	ExprState  *filter;
-	TupleTableSlot *slot;
-	IndexScanDesc scan;			/* NULL before ReaderStart() */
+	/* the range; one of the two, or none before ReaderStart() */
+	BacklogReader *backlog;
+	NumberScan *numbers;
+	Position	since;
 	int64		scanned;
+	int64		last;			/* number of the last row */
+	int64		returned;		/* of the last row returned */
+	int64		before;			/* of the last row returned with another number */
+	bool		goes_on_tie;
 	TimestampTz stop_at;		/* 0 = never */
+	bool		is_due;			/* the time is up */
 	bool		stopped;
 };
-
-/*
- * Locks a relation in AccessShareLock, as the caller may wait or not, and opens it.
- * READER_GONE leaves no lock behind.
- */
-static ReaderStatus
-LockAndOpen(Oid relid, bool wait, Relation *rel)
-{
-	if (wait)
-		LockRelationOid(relid, AccessShareLock);
-	else if (!ConditionalLockRelationOid(relid, AccessShareLock))
-		return READER_BUSY;
-	*rel = try_relation_open(relid, NoLock);
-	if (*rel == NULL)
-	{
-		UnlockRelationOid(relid, AccessShareLock);
-		return READER_GONE;
-	}
-	return READER_OK;
-}
-
-/* Finds and opens the index on the seq column of the open relation. */
-static ReaderStatus
-OpenSeqIndex(Reader *reader, bool wait)
-{
-	SeqIndex	found;
-	ReaderStatus status;
-
-	if (!FindSeqIndex(RelationGetRelid(reader->relation), reader->seq_attnum, &found))
-		return READER_GONE;
-	status = LockAndOpen(found.index, wait, &reader->index);
-	if (status == READER_OK)
-		reader->direction = found.descending ? BackwardScanDirection : ForwardScanDirection;
-	return status;
-}
 
 /*
  * Row level security would leave rows out silently.  Asked with the answer of an
@@ -91,7 +60,7 @@ RefuseRowSecurity(Relation rel, Oid role)
 				 errhint("Let a role read that owns the table without FORCE ROW LEVEL SECURITY, or that has BYPASSRLS.")));
 }
 
-/* Compiles the filter; rows are shown to it in the reader's slot. */
+/* Compiles the filter, for rows in slots of any kind. */
 static void
 PrepareFilter(Reader *reader, List *conditions)
 {
@@ -100,7 +69,6 @@ PrepareFilter(Reader *reader, List *conditions)
 	reader->estate = CreateExecutorState();
 	old = MemoryContextSwitchTo(reader->estate->es_query_cxt);
 	reader->filter = ExecPrepareQual(copyObject(conditions), reader->estate);
-	GetPerTupleExprContext(reader->estate)->ecxt_scantuple = reader->slot;
 	MemoryContextSwitchTo(old);
 }
 
@@ -121,7 +89,6 @@ PrepareReader(Reader *reader, const Partition *partition, const ReaderOptions *o
 	CheckReadPrivileges(reader->relation, options->role, reader->attnums, reader->nattnums,
 						filtered);
 	RefuseRowSecurity(reader->relation, options->role);
-	reader->slot = table_slot_create(reader->relation, NULL);
 	if (conditions != NIL)
 		PrepareFilter(reader, conditions);
 }
@@ -135,20 +102,15 @@ ReaderOpen(const Partition *partition, const ReaderOptions *options, Reader **re
 	if (!OidIsValid(partition->relid))
 		return READER_GONE;
 	reader = palloc0(sizeof(Reader));
-	status = LockAndOpen(partition->relid, options->wait_for_lock, &reader->relation);
+	reader->partition = partition;
+	reader->wait = options->wait_for_lock;
+	status = LockAndOpen(partition->relid, reader->wait, &reader->relation);
 	if (status != READER_OK)
 	{
 		pfree(reader);
 		return status;
 	}
-	reader->seq_attnum = SeqAttribute(reader->relation, partition);
-	status = OpenSeqIndex(reader, options->wait_for_lock);
-	if (status != READER_OK)
-	{
-		relation_close(reader->relation, NoLock);
-		pfree(reader);
-		return status;
-	}
+	(void) SeqAttribute(reader->relation, partition);
 	PrepareReader(reader, partition, options);
 	*result = reader;
 	return READER_OK;
@@ -167,25 +129,40 @@ ReaderColumns(Reader *reader, const AttrNumber **attnums, int *nattnums)
 	*nattnums = reader->nattnums;
 }
 
-/*
- * Rows of the backlog have seq 0 and are never in the range.  The index may be
- * newer than a tuple's HOT chain that other snapshots still need (pg_index.
- * indcheckxmin); the snapshot given here is newer than the index.
- */
-void
-ReaderStart(Reader *reader, Snapshot snapshot, Position since, Position until)
+/* Ends what an earlier range needed. */
+static void
+EndRange(Reader *reader)
 {
-	ScanKeyData keys[2];
+	if (reader->backlog)
+		BacklogReaderClose(reader->backlog);
+	reader->backlog = NULL;
+	if (reader->numbers)
+		NumberScanClose(reader->numbers);
+	reader->numbers = NULL;
+}
 
-	if (reader->scan)
-		index_endscan(reader->scan);
-	ScanKeyInit(&keys[0], 1, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(Max(since.seq, 0)));
-	ScanKeyInit(&keys[1], 1, BTLessEqualStrategyNumber, F_INT8LE, Int64GetDatum(until.seq));
-	reader->scan = IndexBeginScanCompat(reader->relation, reader->index, snapshot, 2);
-	index_rescan(reader->scan, keys, 2, NULL, 0);
+static bool
+IsInBacklog(const Partition *partition, Position since, Position until)
+{
+	return partition->nparts > 0 && until.seq == 0 && until.n > 0 && !BacklogIsOver(since);
+}
+
+ReaderStatus
+ReaderStart(Reader *reader, Position since, Position until)
+{
+	EndRange(reader);
+	reader->since = since;
 	reader->scanned = 0;
+	reader->last = reader->returned = reader->before = since.seq;
+	reader->goes_on_tie = false;
 	reader->stop_at = 0;
+	reader->is_due = false;
 	reader->stopped = false;
+	if (IsInBacklog(reader->partition, since, until))
+		return BacklogReaderOpen(reader->partition, reader->relation, reader->wait,
+								 since, until, &reader->backlog);
+	return NumberScanOpen(reader->partition, reader->relation, reader->wait,
+						  since.seq, until.seq, &reader->numbers);
 }
 
 void
@@ -200,17 +177,33 @@ ReaderStopped(Reader *reader)
 	return reader->stopped;
 }
 
-/* The clock is asked only now and then. */
+/* Is it time to stop, and may the range end here? */
 static bool
-TimeIsUp(const Reader *reader)
+StopsHere(Reader *reader)
 {
-	return reader->stop_at != 0 && reader->scanned % 256 == 0 &&
-		GetCurrentTimestamp() >= reader->stop_at;
+	if (reader->stop_at == 0 || reader->scanned == 0)
+		return false;
+	if (!reader->is_due && reader->scanned % CLOCK_ROWS == 0)
+		reader->is_due = GetCurrentTimestamp() >= reader->stop_at;
+	return reader->is_due && !ReaderIsTied(reader);
+}
+
+static inline TupleTableSlot *
+FetchRow(Reader *reader)
+{
+	TupleTableSlot *slot;
+
+	if (reader->numbers)
+		return NumberScanNext(reader->numbers, &reader->last);
+	slot = BacklogReaderNext(reader->backlog);
+	if (slot == NULL)
+		reader->stopped = BacklogReaderStopped(reader->backlog);
+	return slot;
 }
 
 /* Memory that the filter took for the row before is freed first. */
 static bool
-PassesFilter(Reader *reader)
+PassesFilter(Reader *reader, TupleTableSlot *slot)
 {
 	ExprContext *context;
 
@@ -218,38 +211,88 @@ PassesFilter(Reader *reader)
 		return true;
 	context = GetPerTupleExprContext(reader->estate);
 	ResetExprContext(context);
+	context->ecxt_scantuple = slot;
 	return ExecQual(reader->filter, context);
 }
 
-TupleTableSlot *
-ReaderNext(Reader *reader, Position *position)
+/* Keeps the books on the rows returned. */
+static inline void
+NoteReturned(Reader *reader)
 {
-	while (!reader->stopped &&
-		   index_getnext_slot(reader->scan, reader->direction, reader->slot))
+	if (reader->backlog)
 	{
-		bool		isnull;
-
-		CHECK_FOR_INTERRUPTS();
-		reader->scanned++;
-		reader->stopped = TimeIsUp(reader);
-		position->seq = DatumGetInt64(slot_getattr(reader->slot, reader->seq_attnum, &isnull));
-		position->n = 0;
-		if (PassesFilter(reader))
-			return reader->slot;
+		BacklogReaderKeep(reader->backlog);
+		return;
 	}
-	return NULL;
+	reader->goes_on_tie = reader->last == reader->returned;
+	if (!reader->goes_on_tie)
+		reader->before = reader->returned;
+	reader->returned = reader->last;
+}
+
+TupleTableSlot *
+ReaderNext(Reader *reader)
+{
+	TupleTableSlot *slot;
+
+	if (reader->stopped)
+		return NULL;
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (StopsHere(reader))
+		{
+			reader->stopped = true;
+			return NULL;
+		}
+		slot = FetchRow(reader);
+		if (slot == NULL)
+			return NULL;
+		reader->scanned++;
+		if (!PassesFilter(reader, slot))
+			continue;
+		NoteReturned(reader);
+		return slot;
+	}
+}
+
+Position
+ReaderPosition(Reader *reader)
+{
+	if (reader->scanned == 0)
+		return reader->since;
+	if (reader->backlog)
+		return BacklogReaderPosition(reader->backlog);
+	return (Position) {.seq = reader->last};
+}
+
+Position
+ReaderPositionBefore(Reader *reader)
+{
+	if (reader->backlog)
+		return BacklogReaderPositionBefore(reader->backlog);
+	return (Position) {.seq = reader->before};
+}
+
+bool
+ReaderGoesOnTie(Reader *reader)
+{
+	return reader->goes_on_tie;
+}
+
+bool
+ReaderIsTied(Reader *reader)
+{
+	return reader->numbers != NULL && NumberScanIsTied(reader->numbers);
 }
 
 /* The locks stay until the end of the transaction. */
 void
 ReaderClose(Reader *reader)
 {
-	if (reader->scan)
-		index_endscan(reader->scan);
-	ExecDropSingleTupleTableSlot(reader->slot);
+	EndRange(reader);
 	if (reader->estate)
 		FreeExecutorState(reader->estate);
-	index_close(reader->index, NoLock);
 	relation_close(reader->relation, NoLock);
 	pfree(reader);
 }

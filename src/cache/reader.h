@@ -1,6 +1,7 @@
 /*
  * reader.h
- *		Rows of a partition in seq order, from the index, without SPI or planner.
+ *		Rows of a partition, the backlog before what has numbers, in order, from indexes,
+ *		without SPI or planner.
  *
  * Cost is O(rows returned) whatever the size of the partition; no plan can flip.
  */
@@ -10,20 +11,13 @@
 #include "postgres.h"
 
 #include "catalog/partition.h"
+#include "cache/open_storage.h"
 #include "common/token.h"
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
 
 typedef struct Reader Reader;
-
-/* Why a reader could not be opened now; not an ERROR, the turn skips the partition. */
-typedef enum ReaderStatus
-{
-	READER_OK,
-	READER_BUSY,				/* the relation is locked by somebody else */
-	READER_GONE					/* the relation or its index is not there */
-} ReaderStatus;
 
 typedef struct ReaderOptions
 {
@@ -36,12 +30,11 @@ typedef struct ReaderOptions
 } ReaderOptions;
 
 /*
- * Opens the relation (AccessShareLock, kept to the end of the transaction), finds
- * the unique index on the seq column, checks privileges of "role" and that row
- * level security does not apply to it, resolves the columns and prepares the
- * filter.  Everything lives in CurrentMemoryContext.  Raises an ERROR that names
- * table and column for what no waiting mends (privilege, row security, unknown
- * column, bad filter).
+ * Opens the relation (AccessShareLock, kept to the end of the transaction), checks
+ * privileges of "role" and that row level security does not apply to it, resolves the
+ * columns and prepares the filter.  Everything lives in CurrentMemoryContext.  Raises
+ * an ERROR that names table and column for what no waiting mends (privilege, row
+ * security, unknown column, bad filter).
  */
 extern ReaderStatus ReaderOpen(const Partition *partition, const ReaderOptions *options,
 							   Reader **reader);
@@ -51,23 +44,47 @@ extern Relation ReaderRelation(Reader *reader);
 extern void ReaderColumns(Reader *reader, const AttrNumber **attnums, int *nattnums);
 
 /*
- * Positions before the first row of (since, until], read with "snapshot", which
- * must have been taken after the horizon that until is at or below.
+ * Positions before the first row of (since, until].  A range lies inside the backlog
+ * (since is not over it; until is a position with its key or POSITION_BACKLOG_END) or
+ * above it.  Opens the relations that hold its rows, leaves too, and their indexes,
+ * locked like the relation, and reads with snapshots taken after that: newer than a
+ * rewrite of any of them, and than the horizon that until is at or below.  May be
+ * called again for another range.
  */
-extern void ReaderStart(Reader *reader, Snapshot snapshot, Position since, Position until);
+extern ReaderStatus ReaderStart(Reader *reader, Position since, Position until);
 
 /*
- * Makes ReaderNext() end the range early, once it has read for that long; *position
- * is then that of the last row read, whether the filter passed it over or not.
+ * Makes ReaderNext() end the range early, once it has read for that long and is not
+ * tied.
  */
 extern void ReaderStopAfter(Reader *reader, int milliseconds);
 extern bool ReaderStopped(Reader *reader);
 
 /*
- * The next row that passes the filter, or NULL at the end of the range.  The slot
- * is the reader's own.  *position is the row's position.
+ * The next row that passes the filter, or NULL at the end of the range.  The slot is
+ * the reader's own, shaped like the relation, and good until the next call.
  */
-extern TupleTableSlot *ReaderNext(Reader *reader, Position *position);
+extern TupleTableSlot *ReaderNext(Reader *reader);
+
+/*
+ * Position of the last row read, whether the filter passed it over or not; since, if
+ * there was none.  With its key, in CurrentMemoryContext or the reader's.
+ */
+extern Position ReaderPosition(Reader *reader);
+
+/*
+ * After ReaderNext() has returned a row: position of the one that it returned before,
+ * or of the one before all that have the same number as the last one.
+ */
+extern Position ReaderPositionBefore(Reader *reader);
+
+/*
+ * Only in leaves, where nothing keeps numbers apart, two rows may have one number; no
+ * batch and no token may end between the two.  Is the last row the second of such two?
+ * Is it the first of them?  The latter looks ahead past the filter.
+ */
+extern bool ReaderGoesOnTie(Reader *reader);
+extern bool ReaderIsTied(Reader *reader);
 
 extern void ReaderClose(Reader *reader);
 

@@ -75,9 +75,9 @@ PredicateIsAboveZero(Node *predicate, AttrNumber attnum)
 		IntegerConstant(lsecond(comparison->args), &bound) && bound == 0;
 }
 
-/* True if the index described by the pg_index tuple serves; fills *found. */
+/* True if the index described by the pg_index tuple would serve if it is valid; fills *found. */
 static bool
-IndexServes(Relation catalog, HeapTuple tuple, AttrNumber attnum, SeqIndex *found)
+IndexFits(Relation catalog, HeapTuple tuple, AttrNumber attnum, bool in_tree, SeqIndex *found)
 {
 	TupleDesc	desc = RelationGetDescr(catalog);
 	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
@@ -86,8 +86,9 @@ IndexServes(Relation catalog, HeapTuple tuple, AttrNumber attnum, SeqIndex *foun
 	Datum		value;
 	bool		isnull;
 
-	if (!form->indisvalid || !form->indislive || !form->indisunique ||
-		form->indnkeyatts != 1 || form->indkey.values[0] != attnum)
+	if (form->indkey.values[0] != attnum)
+		return false;
+	if (!in_tree && (!form->indisunique || form->indnkeyatts != 1))
 		return false;
 	classes = (oidvector *) DatumGetPointer(heap_getattr(tuple, Anum_pg_index_indclass,
 														 desc, &isnull));
@@ -106,8 +107,17 @@ IndexServes(Relation catalog, HeapTuple tuple, AttrNumber attnum, SeqIndex *foun
 	return true;
 }
 
+static bool
+IndexServes(Relation catalog, HeapTuple tuple, AttrNumber attnum, bool in_tree, SeqIndex *found)
+{
+	Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+
+	return form->indisvalid && form->indislive &&
+		IndexFits(catalog, tuple, attnum, in_tree, found);
+}
+
 bool
-FindSeqIndex(Oid relid, AttrNumber attnum, SeqIndex *found)
+FindSeqIndex(Oid relid, AttrNumber attnum, bool in_tree, SeqIndex *found)
 {
 	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -122,7 +132,7 @@ FindSeqIndex(Oid relid, AttrNumber attnum, SeqIndex *found)
 	{
 		SeqIndex	candidate;
 
-		if (!IndexServes(catalog, tuple, attnum, &candidate))
+		if (!IndexServes(catalog, tuple, attnum, in_tree, &candidate))
 			continue;
 		if (!any || (found->partial && !candidate.partial))
 			*found = candidate;
@@ -131,6 +141,38 @@ FindSeqIndex(Oid relid, AttrNumber attnum, SeqIndex *found)
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return any;
+}
+
+List *
+ListMadeIndexes(Oid relid, AttrNumber attnum, bool in_tree)
+{
+	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	List	   *made = NIL;
+
+	ScanKeyInit(&key, Anum_pg_index_indrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, IndexIndrelidIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+		MadeIndex  *index;
+		SeqIndex	fitting;
+
+		if (form->indnatts != 1 || form->indisunique == in_tree ||
+			!IndexFits(catalog, tuple, attnum, in_tree, &fitting) || !fitting.partial)
+			continue;
+		index = palloc(sizeof(MadeIndex));
+		index->index = fitting.index;
+		index->finished = form->indisvalid && form->indislive;
+		index->joined = get_rel_relispartition(fitting.index);
+		made = lappend(made, index);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return made;
 }
 
 bool

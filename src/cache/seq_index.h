@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "nodes/pg_list.h"
 #include "utils/rel.h"
 
 typedef struct SeqIndex
@@ -19,11 +20,23 @@ typedef struct SeqIndex
 
 /*
  * Finds a valid unique btree index whose only key is the column and that holds
- * every row above 0; one without a predicate is preferred.  False if there is
- * none.  Looks at the catalog only: needs no lock, and promises nothing for later
- * to callers that hold none.
+ * every row above 0; one without a predicate is preferred.  In a leaf of a tree,
+ * where numbers are not unique, it need not be unique and may have more columns.
+ * False if there is none.  Looks at the catalog only: needs no lock, and promises
+ * nothing for later to callers that hold none.
  */
-extern bool FindSeqIndex(Oid relid, AttrNumber attnum, SeqIndex *found);
+extern bool FindSeqIndex(Oid relid, AttrNumber attnum, bool in_tree, SeqIndex *found);
+
+/* An index that is as attach makes it: one column, rows above 0, unique or (in trees) not. */
+typedef struct MadeIndex
+{
+	Oid			index;
+	bool		finished;		/* neither half built nor half dropped */
+	bool		joined;			/* to the index of a partitioned table */
+} MadeIndex;
+
+/* List of MadeIndex, in CurrentMemoryContext. */
+extern List *ListMadeIndexes(Oid relid, AttrNumber attnum, bool in_tree);
 
 /*
  * The lowest or the highest value of committed rows in the index of the open

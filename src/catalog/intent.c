@@ -18,7 +18,8 @@ LoadIntents(int64 sink_id, int64 partition_id, MemoryContext context)
 	MemoryContext old;
 
 	count = SqlRun("SELECT intent_id, batch_id, destination, epoch, since_seq, since_n, until_seq,"
-				   " until_n, row_count, byte_count, digests, encoding, object_key, attempts, created_at"
+				   " until_n, row_count, byte_count, digests, encoding, object_key, attempts, created_at,"
+				   " until_key"
 				   " FROM incsink.intent WHERE sink_id = $1 AND partition_id = $2"
 				   " ORDER BY since_seq, since_n",
 				   SqlInt8(sink_id), SqlInt8(partition_id));
@@ -43,6 +44,7 @@ LoadIntents(int64 sink_id, int64 partition_id, MemoryContext context)
 		intent->object_key = SqlGetText(row, 13, context);
 		intent->attempts = SqlGetInt4(row, 14);
 		intent->created_at = SqlGetTime(row, 15);
+		intent->until.key = SqlGetJsonb(row, 16, context);
 		old = MemoryContextSwitchTo(context);
 		intents = lappend(intents, intent);
 		MemoryContextSwitchTo(old);
@@ -83,16 +85,17 @@ InsertIntent(Intent *intent)
 	intent->attempts = 1;
 	(void) SqlRun("INSERT INTO incsink.intent (intent_id, batch_id, sink_id, partition_id, destination,"
 				  " epoch, since_seq, since_n, until_seq, until_n, row_count, byte_count, digests,"
-				  " encoding, object_key, created_at)"
+				  " encoding, object_key, created_at, until_key)"
 				  " VALUES (pg_catalog.nextval('incsink.object_id_seq'), $1, $2, $3, $4, $5, $6, $7, $8,"
-				  " $9, $10, $11, $12, $13, $14, $15) RETURNING intent_id",
+				  " $9, $10, $11, $12, $13, $14, $15, $16) RETURNING intent_id",
 				  SqlText(intent->batch_id), SqlInt8(intent->sink_id), SqlInt8(intent->partition_id),
 				  SqlText(intent->destination), SqlText(intent->epoch),
 				  SqlInt8(intent->since.seq), SqlInt8(intent->since.n),
 				  SqlInt8(intent->until.seq), SqlInt8(intent->until.n),
 				  SqlInt8(intent->row_count), SqlInt8(intent->byte_count),
 				  SqlDatum(TEXTARRAYOID, DigestArray(intent), false), SqlJsonb(intent->encoding),
-				  SqlText(intent->object_key), SqlTime(intent->created_at));
+				  SqlText(intent->object_key), SqlTime(intent->created_at),
+				  SqlJsonb(intent->until.key));
 	intent->intent_id = SqlGetInt8(0, 1);
 }
 

@@ -6,7 +6,9 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -17,21 +19,28 @@
 /* Digits of a tag: 64 random bits. */
 #define TAG_DIGITS 16
 
-/* Attribute numbers of incsink.partition_state, see sql/incsink--0.1.sql. */
+/* Attribute numbers of incsink.partition_state, see sql/incsink--0.2.sql. */
 #define STATE_PARTITION_ID 1
 #define STATE_SEQUENCE_RELFILENODE 4
 #define STATE_HIGHEST_SEQ 5
 #define STATE_RECORDED_HORIZON 6
 #define STATE_RECORDED_AT 7
 
-/* What ReadPartition() expects, in order. */
-#define PARTITION_QUERY \
+/* What ReadPartition() expects, in order; "preparing" is an expression. */
+#define PARTITION_QUERY(preparing) \
 	"SELECT d.partition_id, d.dataset, d.source, d.schema_name, d.table_name, d.seq_column," \
 	" d.adopted, d.had_rows, t.tag, s.relid, s.sequence_oid, s.sequence_relfilenode," \
-	" s.highest_seq, s.recorded_horizon, s.recorded_at, s.error, s.hint" \
+	" s.highest_seq, s.recorded_horizon, s.recorded_at, s.error, s.hint, " preparing \
 	" FROM incsink.partition_def d" \
 	" LEFT JOIN incsink.partition_state s ON s.partition_id = d.partition_id" \
 	" LEFT JOIN incsink.partition_tag t ON t.partition_id = d.partition_id AND t.last_horizon IS NULL "
+
+/* The catalog of version 0.1 has no index tasks. */
+#define RunPartitionQuery(condition, ...) \
+	(CatalogIsCurrent() \
+	 ? SqlRun(PARTITION_QUERY("EXISTS (SELECT FROM incsink.index_task k WHERE k.partition_id = d.partition_id)") \
+			  condition, __VA_ARGS__) \
+	 : SqlRun(PARTITION_QUERY("false") condition, __VA_ARGS__))
 
 /* Row "row" of the result of PARTITION_QUERY. */
 static Partition *
@@ -56,43 +65,78 @@ ReadPartition(uint64 row, MemoryContext context)
 	partition->recorded_at = SqlGetTime(row, 15);
 	partition->error = SqlGetText(row, 16, context);
 	partition->hint = SqlGetText(row, 17, context);
+	partition->preparing = SqlGetBool(row, 18);
+	partition->tree = get_rel_relkind(partition->relid) == RELKIND_PARTITIONED_TABLE;
+	return partition;
+}
+
+static void
+ReadBacklogPart(BacklogPart *part, uint64 row, MemoryContext context)
+{
+	part->part = SqlGetInt4(row, 1);
+	part->relid = SqlGetOid(row, 2);
+	part->schema_name = SqlGetText(row, 3, context);
+	part->table_name = SqlGetText(row, 4, context);
+	part->key_columns = SqlGetTextArray(row, 5, context, &part->nkeys);
+	part->last_key = SqlGetJsonb(row, 6, context);
+	part->row_estimate = SqlGetInt8(row, 7);
+}
+
+/* After the query for the partition itself: a result is gone with the next query. */
+static Partition *
+AddBacklog(Partition *partition, MemoryContext context)
+{
+	uint64		count;
+
+	if (!partition->had_rows || !CatalogIsCurrent())
+		return partition;
+	count = SqlRun("SELECT part, relid, schema_name, table_name, key_columns, last_key, row_estimate"
+				   " FROM incsink.backlog_def WHERE partition_id = $1 ORDER BY part",
+				   SqlInt8(partition->partition_id));
+	partition->parts = MemoryContextAllocZero(context, sizeof(BacklogPart) * (count + 1));
+	partition->nparts = count;
+	for (uint64 row = 0; row < count; row++)
+		ReadBacklogPart(&partition->parts[row], row, context);
 	return partition;
 }
 
 Partition *
 LoadPartition(int64 partition_id, MemoryContext context)
 {
-	if (SqlRun(PARTITION_QUERY "WHERE d.partition_id = $1", SqlInt8(partition_id)) == 0)
+	if (RunPartitionQuery("WHERE d.partition_id = $1", SqlInt8(partition_id)) == 0)
 		return NULL;
-	return ReadPartition(0, context);
+	return AddBacklog(ReadPartition(0, context), context);
 }
 
 Partition *
 LoadPartitionByRelation(Oid relid, MemoryContext context)
 {
-	if (SqlRun(PARTITION_QUERY "WHERE s.relid = $1", SqlOid(relid)) == 0)
+	if (RunPartitionQuery("WHERE s.relid = $1", SqlOid(relid)) == 0)
 		return NULL;
-	return ReadPartition(0, context);
+	return AddBacklog(ReadPartition(0, context), context);
 }
 
 Partition *
 LoadPartitionByName(const char *dataset, const char *source, MemoryContext context)
 {
-	if (SqlRun(PARTITION_QUERY "WHERE d.dataset = $1 AND d.source = $2",
-			   SqlText(dataset), SqlText(source)) == 0)
+	if (RunPartitionQuery("WHERE d.dataset = $1 AND d.source = $2",
+						  SqlText(dataset), SqlText(source)) == 0)
 		return NULL;
-	return ReadPartition(0, context);
+	return AddBacklog(ReadPartition(0, context), context);
 }
 
 List *
 LoadPartitions(MemoryContext context)
 {
-	uint64		count = SqlRun0(PARTITION_QUERY "ORDER BY d.partition_id");
+	uint64		count = RunPartitionQuery("WHERE $1 ORDER BY d.partition_id", SqlBool(true));
 	MemoryContext old = MemoryContextSwitchTo(context);
 	List	   *partitions = NIL;
+	ListCell   *cell;
 
 	for (uint64 row = 0; row < count; row++)
 		partitions = lappend(partitions, ReadPartition(row, context));
+	foreach(cell, partitions)
+		(void) AddBacklog(lfirst(cell), context);
 	MemoryContextSwitchTo(old);
 	return partitions;
 }
@@ -162,6 +206,37 @@ RecordPartitionError(int64 partition_id, const char *error, const char *hint)
 		   SqlInt8(partition_id), SqlText(error), SqlText(hint));
 }
 
+/* Rows of the three tables are updated alike; the name that is there counts. */
+#define REFRESH_NAMES(table) \
+	"WITH stale AS (SELECT o.ctid, n.nspname, c.relname FROM incsink." table " o" \
+	" JOIN pg_catalog.pg_class c ON c.oid = o.relid" \
+	" JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" \
+	" WHERE o.partition_id = $1 AND (o.schema_name <> n.nspname OR o.table_name <> c.relname)" \
+	" FOR UPDATE OF o SKIP LOCKED)" \
+	" UPDATE incsink." table " t SET schema_name = stale.nspname, table_name = stale.relname" \
+	" FROM stale WHERE t.ctid = stale.ctid"
+
+void
+RefreshNames(const Partition *partition)
+{
+	char	   *table = get_rel_name(partition->relid);
+	char	   *schema = table ? get_namespace_name(get_rel_namespace(partition->relid)) : NULL;
+
+	if (schema == NULL)
+		return;
+	if (strcmp(schema, partition->schema_name) != 0 || strcmp(table, partition->table_name) != 0)
+		SqlRun("WITH free AS (SELECT partition_id FROM incsink.partition_def"
+			   " WHERE partition_id = $1 AND (schema_name <> $2 OR table_name <> $3)"
+			   " FOR UPDATE SKIP LOCKED)"
+			   " UPDATE incsink.partition_def d SET schema_name = $2, table_name = $3"
+			   " FROM free WHERE d.partition_id = free.partition_id",
+			   SqlInt8(partition->partition_id), SqlName(schema), SqlName(table));
+	if (partition->tree)
+		SqlRun(REFRESH_NAMES("leaf_def"), SqlInt8(partition->partition_id));
+	if (partition->nparts > 0)
+		SqlRun(REFRESH_NAMES("backlog_def"), SqlInt8(partition->partition_id));
+}
+
 /*
  * The tag of before is kept with the last horizon recorded under it: its tokens
  * are good up to there.
@@ -191,6 +266,17 @@ FindTag(int64 partition_id, const char *tag, bool *in_force, int64 *last_horizon
 	return true;
 }
 
+static void
+InsertBacklogPart(int64 partition_id, const BacklogPart *part)
+{
+	SqlRun("INSERT INTO incsink.backlog_def (partition_id, part, schema_name, table_name, relid,"
+		   " key_columns, last_key, row_estimate) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+		   SqlInt8(partition_id), SqlInt4(part->part), SqlName(part->schema_name),
+		   SqlName(part->table_name), SqlOid(part->relid),
+		   SqlNameArray(part->key_columns, part->nkeys), SqlJsonb(part->last_key),
+		   SqlInt8(part->row_estimate));
+}
+
 void
 InsertPartition(Partition *partition, Jsonb *options)
 {
@@ -208,42 +294,104 @@ InsertPartition(Partition *partition, Jsonb *options)
 		   SqlInt8(partition->partition_id), SqlOid(partition->relid),
 		   SqlOid(partition->sequence), SqlOid(partition->sequence_relfilenode),
 		   SqlInt8(partition->highest_seq), SqlInt8(partition->recorded_horizon));
+	for (int i = 0; i < partition->nparts; i++)
+		InsertBacklogPart(partition->partition_id, &partition->parts[i]);
+	if (partition->preparing)
+		SqlRun("INSERT INTO incsink.index_task (partition_id) VALUES ($1)",
+			   SqlInt8(partition->partition_id));
 	partition->tag = DrawTag(partition->partition_id);
+}
+
+void
+FinishIndexTask(int64 partition_id)
+{
+	SqlRun("DELETE FROM incsink.index_task WHERE partition_id = $1", SqlInt8(partition_id));
 }
 
 void
 DeletePartition(int64 partition_id)
 {
+	if (CatalogIsCurrent())
+	{
+		SqlRun("DELETE FROM incsink.backlog_def WHERE partition_id = $1", SqlInt8(partition_id));
+		SqlRun("DELETE FROM incsink.leaf_def WHERE partition_id = $1", SqlInt8(partition_id));
+		SqlRun("DELETE FROM incsink.loss WHERE partition_id = $1", SqlInt8(partition_id));
+		FinishIndexTask(partition_id);
+	}
 	SqlRun("DELETE FROM incsink.partition_def WHERE partition_id = $1", SqlInt8(partition_id));
 	SqlRun("DELETE FROM incsink.partition_state WHERE partition_id = $1", SqlInt8(partition_id));
 	SqlRun("DELETE FROM incsink.partition_tag WHERE partition_id = $1", SqlInt8(partition_id));
 }
 
 /*
+ * The rest of a partition that has just been bound: leaves and parts of its backlog,
+ * by their names too.  A leaf that is not there any more has nothing to be read; one
+ * that is there and not found is reported as unknown by the next turn.  The DELETE has
+ * ended before the INSERT begins, for an old OID may be a new one's.
+ */
+static void
+BindStorage(int64 partition_id)
+{
+	(void) SqlRun("WITH gone AS (DELETE FROM incsink.leaf_def WHERE partition_id = $1 RETURNING *)"
+				  " INSERT INTO incsink.leaf_def (partition_id, relid, schema_name, table_name, left_at_seq)"
+				  " SELECT g.partition_id, c.oid, g.schema_name, g.table_name, g.left_at_seq"
+				  " FROM (SELECT * FROM gone ORDER BY relid) g"
+				  " JOIN pg_catalog.pg_namespace n ON n.nspname = g.schema_name"
+				  " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = g.table_name"
+				  "  AND c.relkind = 'r'",
+				  SqlInt8(partition_id));
+	(void) SqlRun("UPDATE incsink.backlog_def b SET relid = COALESCE("
+				  "(SELECT c.oid FROM pg_catalog.pg_class c"
+				  " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+				  " WHERE n.nspname = b.schema_name AND c.relname = b.table_name AND c.relkind = 'r'), 0)"
+				  " WHERE b.partition_id = $1",
+				  SqlInt8(partition_id));
+}
+
+/*
  * A table without its seq column stays unbound, which CheckPartition() reports.
- * Whatever a watermark has passed was below a horizon.
+ * Whatever a watermark has passed was below a horizon.  The column is fed by an
+ * identity or, on a tree that came from before 17, by the default of nextval() of a
+ * sequence that it owns.
  */
 void
 BindPartitions(void)
 {
-	(void) SqlRun0("INSERT INTO incsink.partition_state AS o (partition_id, relid, sequence_oid,"
-				   " sequence_relfilenode, highest_seq, recorded_horizon)"
-				   " SELECT d.partition_id, c.oid, s.oid, s.relfilenode, 0, COALESCE((SELECT max(w.seq)"
-				   "  FROM incsink.watermark w WHERE w.partition_id = d.partition_id), 0)"
-				   " FROM incsink.partition_def d"
-				   " JOIN pg_catalog.pg_namespace n ON n.nspname = d.schema_name"
-				   " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = d.table_name"
-				   "  AND c.relkind = 'r'"
-				   " JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = d.seq_column"
-				   "  AND a.attidentity = 'a' AND NOT a.attisdropped"
-				   " JOIN pg_catalog.pg_depend p ON p.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass"
-				   "  AND p.refobjid = c.oid AND p.refobjsubid = a.attnum AND p.deptype = 'i'"
-				   "  AND p.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
-				   " JOIN pg_catalog.pg_class s ON s.oid = p.objid AND s.relkind = 'S'"
-				   " ON CONFLICT (partition_id) DO UPDATE SET relid = EXCLUDED.relid,"
-				   " sequence_oid = EXCLUDED.sequence_oid,"
-				   " sequence_relfilenode = EXCLUDED.sequence_relfilenode, highest_seq = 0"
-				   " WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class x WHERE x.oid = o.relid)");
+	uint64		count;
+	int64	   *bound;
+
+	count = SqlRun0("INSERT INTO incsink.partition_state AS o (partition_id, relid, sequence_oid,"
+					" sequence_relfilenode, highest_seq, recorded_horizon)"
+					" SELECT d.partition_id, c.oid, s.oid, s.relfilenode, 0, COALESCE((SELECT max(w.seq)"
+					"  FROM incsink.watermark w WHERE w.partition_id = d.partition_id), 0)"
+					" FROM incsink.partition_def d"
+					" JOIN pg_catalog.pg_namespace n ON n.nspname = d.schema_name"
+					" JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = d.table_name"
+					"  AND c.relkind IN ('r', 'p')"
+					" JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = d.seq_column"
+					"  AND NOT a.attisdropped"
+					" JOIN pg_catalog.pg_depend p ON p.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+					"  AND p.refobjid = c.oid AND p.refobjsubid = a.attnum"
+					"  AND p.classid = 'pg_catalog.pg_class'::pg_catalog.regclass"
+					" JOIN pg_catalog.pg_class s ON s.oid = p.objid AND s.relkind = 'S'"
+					" WHERE (p.deptype = 'i' AND (a.attidentity = 'a' OR (a.attidentity = 'd' AND c.relkind = 'p')))"
+					"  OR (c.relkind = 'p' AND a.attidentity = '' AND p.deptype = 'a'"
+					"   AND EXISTS (SELECT FROM pg_catalog.pg_attrdef f JOIN pg_catalog.pg_depend q"
+					"    ON q.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND q.objid = f.oid"
+					"    AND q.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND q.refobjid = s.oid"
+					"    WHERE f.adrelid = c.oid AND f.adnum = a.attnum))"
+					" ON CONFLICT (partition_id) DO UPDATE SET relid = EXCLUDED.relid,"
+					" sequence_oid = EXCLUDED.sequence_oid,"
+					" sequence_relfilenode = EXCLUDED.sequence_relfilenode, highest_seq = 0"
+					" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class x WHERE x.oid = o.relid)"
+					" RETURNING partition_id");
+	if (!CatalogIsCurrent())
+		return;
+	bound = palloc(sizeof(int64) * (count + 1));
+	for (uint64 row = 0; row < count; row++)
+		bound[row] = SqlGetInt8(row, 1);
+	for (uint64 i = 0; i < count; i++)
+		BindStorage(bound[i]);
 }
 
 void

@@ -11,6 +11,22 @@
 #include "utils/jsonb.h"
 #include "utils/timestamp.h"
 
+/*
+ * Rows that one relation had when it was attached: they have number 0 and are read in
+ * the order of a unique index.
+ */
+typedef struct BacklogPart
+{
+	int			part;			/* from 1; its place in the order of reading */
+	Oid			relid;
+	char	   *schema_name;
+	char	   *table_name;
+	char	  **key_columns;
+	int			nkeys;
+	Jsonb	   *last_key;		/* highest key at attach, values only */
+	int64		row_estimate;
+} BacklogPart;
+
 typedef struct Partition
 {
 	int64		partition_id;
@@ -20,7 +36,11 @@ typedef struct Partition
 	char	   *table_name;
 	char	   *seq_column;		/* "ingest_seq" or the adopted column */
 	bool		adopted;
-	bool		had_rows;		/* has rows with ingest_seq = 0 (a backlog) */
+	bool		had_rows;		/* has rows with ingest_seq = 0 */
+	BacklogPart *parts;			/* these rows, if they can be read in order */
+	int			nparts;			/* 0: no backlog to read */
+	bool		tree;			/* partitioned: its leaves hold the rows */
+	bool		preparing;		/* its index on the numbers is being built */
 	char	   *tag;			/* the one in force, for new tokens */
 	Oid			relid;			/* InvalidOid: not bound in this database */
 	Oid			sequence;
@@ -45,6 +65,12 @@ extern void RecordPartitionError(int64 partition_id, const char *error, const ch
 extern Partition *LoadPartitionByName(const char *dataset, const char *source, MemoryContext context);
 
 /*
+ * Records the names that the table, its leaves and the parts of its backlog have now:
+ * after a restore they are found by name.  Waits for nobody.
+ */
+extern void RefreshNames(const Partition *partition);
+
+/*
  * Reads what TRUNCATE and turns change (incarnation of the sequence, highest seq,
  * recorded horizon) as it is now, whatever the isolation level.  False if the
  * partition is gone.  Needs no SqlSession.
@@ -56,7 +82,10 @@ extern char *DrawTag(int64 partition_id);
 /* False if the partition never had the tag; *last_horizon counts for one not in force. */
 extern bool FindTag(int64 partition_id, const char *tag, bool *in_force, int64 *last_horizon);
 
-/* Attach and detach.  InsertPartition() fills partition_id and tag. */
+/*
+ * Attach and detach.  InsertPartition() fills partition_id and tag, and stores
+ * parts and preparing, too.
+ */
 extern void InsertPartition(Partition *partition, Jsonb *options);
 extern void DeletePartition(int64 partition_id);
 
@@ -68,6 +97,9 @@ extern void BindPartitions(void);
 
 /* Records sequence, relfilenode and, if it is higher, highest_seq. */
 extern void RecordSequence(const Partition *partition);
+
+/* The index is built: the partition is not preparing any more. */
+extern void FinishIndexTask(int64 partition_id);
 
 /* The highest seq of all watermarks and intents of the partition. */
 extern int64 HighestPosition(int64 partition_id);

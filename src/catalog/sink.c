@@ -4,13 +4,13 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "storage/lmgr.h"
-#include "utils/array.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 
 #include "catalog/partition.h"
 #include "catalog/sink.h"
+#include "common/compat.h"
 #include "common/shared.h"
 #include "common/sql.h"
 
@@ -115,26 +115,9 @@ LoadSinkTables(MemoryContext context)
 	return tables;
 }
 
-/* name[], or the SQL null for NULL. */
-static SqlArg
-SqlNameArray(char **names, int count)
-{
-	Datum	   *elements;
-
-	if (names == NULL)
-		return SqlDatum(NAMEARRAYOID, (Datum) 0, true);
-	elements = palloc(sizeof(Datum) * Max(count, 1));
-	for (int i = 0; i < count; i++)
-		elements[i] = SqlName(names[i]).value;
-	return SqlDatum(NAMEARRAYOID,
-					PointerGetDatum(construct_array(elements, count, NAMEOID,
-													NAMEDATALEN, false, TYPALIGN_CHAR)),
-					false);
-}
-
 void
 AddSinkTable(int64 sink_id, int64 partition_id, char **columns, int ncolumns,
-			 const char *filter, const char *start, int64 start_seq)
+			 const char *filter, const char *start, Position position)
 {
 	char	   *epoch = DrawEpoch(NULL);
 
@@ -144,8 +127,40 @@ AddSinkTable(int64 sink_id, int64 partition_id, char **columns, int ncolumns,
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlNameArray(columns, ncolumns),
 				  SqlText(filter), SqlText(start), SqlText(epoch));
 	(void) SqlRun("INSERT INTO incsink.watermark (sink_id, partition_id, destination, epoch, seq,"
-				  " sent_seq) VALUES ($1, $2, '', $3, $4, $4)",
-				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch), SqlInt8(start_seq));
+				  " n, key, sent_seq, sent_n) VALUES ($1, $2, '', $3, $4, $5, $6, $4, $5)",
+				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch),
+				  SqlInt8(position.seq), SqlInt8(position.n), SqlJsonb(position.key));
+}
+
+/* A dead end for the sink, but not for its user. */
+pg_noreturn static void
+RaiseNoOrder(const Partition *partition, const char *sink)
+{
+	char	   *table = quote_qualified_identifier(partition->schema_name, partition->table_name);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("sink \"%s\" cannot export the rows that table \"%s\" had when it was attached",
+					sink, partition->table_name),
+			 errdetail("They have no number, and incsink knows no unique index on NOT NULL columns in whose order they could be read."),
+			 errhint("Number them, CALL incsink_renumber(%s), or start with the rows that are new: by the option {\"start\": \"now\"}, or start => 'now' in incsink_add_table().",
+					 quote_literal_cstr(table))));
+}
+
+Position
+StartPosition(const Partition *partition, const char *sink, const char *start, int64 horizon)
+{
+	Position	now = {.seq = horizon};
+
+	if (strcmp(start, "now") != 0)
+	{
+		if (partition->had_rows && partition->nparts == 0)
+			RaiseNoOrder(partition, sink);
+		return POSITION_BEGINNING;
+	}
+	if (horizon == 0 && partition->nparts > 0)
+		now.key = BacklogOverKey();
+	return now;
 }
 
 bool
@@ -167,25 +182,18 @@ RemoveSinkTable(int64 sink_id, int64 partition_id)
 }
 
 static void
-JoinSink(const SinkDefinition *sink, int64 partition_id, const char *dataset, bool had_rows,
-		 int64 horizon)
+JoinSink(const SinkDefinition *sink, const Partition *partition)
 {
-	bool		now;
+	const char *start;
 
 	if (sink->options == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("options of sink \"%s\" are invalid: %s", sink->name, sink->options_error),
-				 errdetail("The sink lists dataset \"%s\".", dataset)));
-	now = strcmp(sink->options->start, "now") == 0;
-	if (had_rows && !now)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("sink \"%s\" cannot export the rows that the table already has", sink->name),
-				 errdetail("The sink lists dataset \"%s\" and starts at the beginning.", dataset),
-				 errhint("Set its option \"start\" to \"now\" with incsink_alter_sink.")));
-	AddSinkTable(sink->sink_id, partition_id, NULL, 0, NULL, sink->options->start,
-				 now ? horizon : 0);
+				 errdetail("The sink lists dataset \"%s\".", partition->dataset)));
+	start = sink->options->start;
+	AddSinkTable(sink->sink_id, partition->partition_id, NULL, 0, NULL, start,
+				 StartPosition(partition, sink->name, start, partition->recorded_horizon));
 }
 
 /*
@@ -193,7 +201,7 @@ JoinSink(const SinkDefinition *sink, int64 partition_id, const char *dataset, bo
  * the other lists its dataset in a sink: neither would see the other's row.
  */
 void
-JoinDatasetSinks(int64 partition_id, const char *dataset, bool had_rows)
+JoinDatasetSinks(int64 partition_id, const char *dataset)
 {
 	Partition  *partition;
 	List	   *sinks = NIL;
@@ -214,8 +222,7 @@ JoinDatasetSinks(int64 partition_id, const char *dataset, bool had_rows)
 		sinks = lappend(sinks, ReadSinkRow(row, CurrentMemoryContext));
 	partition = LoadPartition(partition_id, CurrentMemoryContext);
 	foreach(cell, sinks)
-		JoinSink(lfirst(cell), partition_id, dataset, had_rows,
-				 partition == NULL ? 0 : partition->recorded_horizon);
+		JoinSink(lfirst(cell), partition);
 	InvalidateDefinitions();
 }
 

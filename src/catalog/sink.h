@@ -7,7 +7,9 @@
 
 #include "postgres.h"
 
+#include "catalog/partition.h"
 #include "common/options.h"
+#include "common/token.h"
 #include "nodes/pg_list.h"
 
 typedef struct SinkDefinition
@@ -43,18 +45,25 @@ extern List *LoadSinkTables(MemoryContext context); /* of SinkTable */
 
 /*
  * Makes the sink_table_def row of (sink, partition), its epoch and its front in
- * incsink.watermark, in the caller's transaction: position 0 for "beginning", the
- * given seq otherwise.  Called by incsink_add_table and, for listed datasets, by
- * incsink_attach.
+ * incsink.watermark, in the caller's transaction, at the given position.  Called by
+ * incsink_add_table and, for listed datasets, by incsink_attach.
  */
 extern void AddSinkTable(int64 sink_id, int64 partition_id, char **columns, int ncolumns,
-						 const char *filter, const char *start, int64 start_seq);
+						 const char *filter, const char *start, Position position);
+
+/*
+ * Where "now" and "beginning" are: the horizon, behind the backlog; or before
+ * everything.  An ERROR says what to do if the partition had rows that cannot be
+ * read in order.
+ */
+extern Position StartPosition(const Partition *partition, const char *sink, const char *start,
+							  int64 horizon);
 
 /* Removes it with its watermarks, intents and states; false if there was none. */
 extern bool RemoveSinkTable(int64 sink_id, int64 partition_id);
 
 /* Adds a new partition to every sink that lists its dataset. */
-extern void JoinDatasetSinks(int64 partition_id, const char *dataset, bool had_rows);
+extern void JoinDatasetSinks(int64 partition_id, const char *dataset);
 
 /* Draws "<number>-<8 random hex digits>"; number goes up from that of "previous" (NULL = 1). */
 extern char *DrawEpoch(const char *previous);

@@ -12,7 +12,7 @@ LoadWatermark(int64 sink_id, int64 partition_id, MemoryContext context)
 {
 	Watermark  *watermark;
 
-	if (SqlRun("SELECT epoch, seq, n, sent_seq, sent_n, rows_exported, bytes_exported"
+	if (SqlRun("SELECT epoch, seq, n, sent_seq, sent_n, rows_exported, bytes_exported, key"
 			   " FROM incsink.watermark"
 			   " WHERE sink_id = $1 AND partition_id = $2 AND destination = ''",
 			   SqlInt8(sink_id), SqlInt8(partition_id)) == 0)
@@ -25,6 +25,7 @@ LoadWatermark(int64 sink_id, int64 partition_id, MemoryContext context)
 	watermark->sent.n = SqlGetInt8(0, 5);
 	watermark->rows_exported = SqlGetInt8(0, 6);
 	watermark->bytes_exported = SqlGetInt8(0, 7);
+	watermark->position.key = SqlGetJsonb(0, 8, context);
 	return watermark;
 }
 
@@ -64,11 +65,22 @@ AcknowledgeIntent(const Intent *intent)
 bool
 PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch, Position since, Position until)
 {
-	return SqlRun("UPDATE incsink.watermark SET seq = $4, n = $5, key = NULL"
+	return SqlRun("UPDATE incsink.watermark SET seq = $4, n = $5, key = $8"
 				  " WHERE sink_id = $1 AND partition_id = $2 AND destination = '' AND epoch = $3"
 				  " AND seq = $6 AND n = $7 AND (seq, n) < ($4, $5)",
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch),
-				  SqlInt8(until.seq), SqlInt8(until.n), SqlInt8(since.seq), SqlInt8(since.n)) == 1;
+				  SqlInt8(until.seq), SqlInt8(until.n), SqlInt8(since.seq), SqlInt8(since.n),
+				  SqlJsonb(until.key)) == 1;
+}
+
+bool
+FinishBacklog(int64 sink_id, int64 partition_id, const char *epoch, Position since)
+{
+	return SqlRun("UPDATE incsink.watermark SET key = $4"
+				  " WHERE sink_id = $1 AND partition_id = $2 AND destination = '' AND epoch = $3"
+				  " AND seq = 0 AND n = $5 AND key IS DISTINCT FROM $4",
+				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch),
+				  SqlJsonb(BacklogOverKey()), SqlInt8(since.n)) == 1;
 }
 
 bool

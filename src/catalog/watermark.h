@@ -23,7 +23,8 @@ typedef struct Watermark
 {
 	char	   *epoch;
 	Position	position;
-	Position	sent;			/* end of the last batch, at or below position */
+	Position	sent;			/* end of the last batch, at or below position;
+								 * without a key */
 	int64		rows_exported;
 	int64		bytes_exported;
 } Watermark;
@@ -36,8 +37,9 @@ typedef struct Intent
 	int64		partition_id;
 	const char *destination;
 	char	   *epoch;
-	Position	since;			/* exclusive */
-	Position	until;			/* inclusive */
+	Position	since;			/* exclusive; without a key: reading begins at the
+								 * watermark */
+	Position	until;			/* inclusive; with its key */
 	int64		row_count;
 	int64		byte_count;
 	char	  **digests;		/* SHA-256 in hex of every body it was sent with */
@@ -83,6 +85,12 @@ extern bool AcknowledgeIntent(const Intent *intent);
  */
 extern bool PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch,
 						   Position since, Position until);
+
+/*
+ * Notes that nothing is left of the backlog behind "since", which becomes a position
+ * whose key is BacklogOverKey(); the pair stays as it is.
+ */
+extern bool FinishBacklog(int64 sink_id, int64 partition_id, const char *epoch, Position since);
 
 /* Gives the watermark a new epoch once no intent of the old one is left. */
 extern bool BeginEpoch(int64 sink_id, int64 partition_id, const char *old_epoch, const char *epoch);

@@ -69,11 +69,32 @@ typedef Oid RelFileNumber;
 	index_beginscan(heap, index, snapshot, nkeys, 0)
 #endif
 
+/* 19 gave table_beginscan() a place for scan options. */
+#if PG_VERSION_NUM >= 190000
+#define TableBeginScanCompat(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL, SO_NONE)
+#else
+#define TableBeginScanCompat(rel, snapshot) table_beginscan(rel, snapshot, 0, NULL)
+#endif
+
 /* 18 has generated columns that are not stored. */
 #if PG_VERSION_NUM >= 180000
 #define AttributeIsVirtual(att) ((att)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
 #else
 #define AttributeIsVirtual(att) false
+#endif
+
+/* 18 asks whether a deferrable primary key will do. */
+#if PG_VERSION_NUM >= 180000
+#define PrimaryKeyIndexCompat(rel) RelationGetPrimaryKeyIndex(rel, false)
+#else
+#define PrimaryKeyIndexCompat(rel) RelationGetPrimaryKeyIndex(rel)
+#endif
+
+/* 18 has NOT NULL constraints that are not validated yet. */
+#if PG_VERSION_NUM >= 180000
+#define AttributeIsNotNull(desc, i) (TupleDescCompactAttr(desc, i)->attnullability == ATTNULLABLE_VALID)
+#else
+#define AttributeIsNotNull(desc, i) (TupleDescAttr(desc, i)->attnotnull)
 #endif
 
 /* 18 says noreturn before the declaration, and by another name. */

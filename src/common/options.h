@@ -26,6 +26,8 @@ typedef struct SinkOptions
 	int64		flush_interval;
 	int64		flush_rows;
 	int64		flush_bytes;
+	int64		max_rows_per_second;	/* 0 = no limit */
+	int64		max_bytes_per_second;
 	int64		retry_initial;
 	int64		retry_max;
 	/* forward */

@@ -14,6 +14,7 @@ bool		setting_enabled = true;
 int			setting_poll_interval = 1000;
 int			setting_buffer_memory = 256 * 1024;
 int			setting_max_connections = 256;
+int			setting_attach_index_size = 32 * 1024;
 char	   *setting_instance = NULL;
 char	   *setting_allowed_url_prefixes = NULL;
 bool		setting_allow_explicit_seq = false;
@@ -54,6 +55,16 @@ DefineSettings(void)
 							NULL,
 							&setting_max_connections, 256, 1, 10000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	/*
+	 * Building an index reads the whole table, under a lock that keeps
+	 * everybody out when it is done by incsink_attach() itself.
+	 */
+	DefineCustomIntVariable("incsink.attach_index_size",
+							"Size of tables above which the index is built by a background worker.",
+							"incsink_attach() itself builds it on smaller ones.",
+							&setting_attach_index_size, 32 * 1024, 0, MAX_KILOBYTES,
+							PGC_USERSET, GUC_UNIT_KB, NULL, NULL, NULL);
 
 	/*
 	 * Tells copies of one data directory apart; it must not stand in the data

@@ -11,6 +11,7 @@ extern PGDLLIMPORT bool setting_enabled;
 extern PGDLLIMPORT int setting_poll_interval;	/* milliseconds */
 extern PGDLLIMPORT int setting_buffer_memory;	/* kilobytes */
 extern PGDLLIMPORT int setting_max_connections;
+extern PGDLLIMPORT int setting_attach_index_size;	/* kilobytes */
 extern PGDLLIMPORT char *setting_instance;
 extern PGDLLIMPORT char *setting_allowed_url_prefixes;
 extern PGDLLIMPORT bool setting_allow_explicit_seq;

@@ -119,6 +119,21 @@ AttachDynamicShared(dsm_handle handle)
 	RegisterTrancheCompat(shared->lock.tranche, TRANCHE_NAME);
 }
 
+const char *
+WorkerClassName(WorkerClass class)
+{
+	switch (class)
+	{
+		case WORKER_FORWARD:
+			return "forward";
+		case WORKER_BLOB:
+			return "blob";
+		case WORKER_INDEX:
+			break;
+	}
+	return "index";
+}
+
 WorkerSlot *
 WantWorker(Oid database, WorkerClass class)
 {

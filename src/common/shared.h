@@ -18,12 +18,16 @@
 #include "storage/lwlock.h"
 #include "utils/timestamp.h"
 
-/* Forward transfers and slow file I/O are never in one process. */
+/* Forward transfers, slow file I/O and index builds are never in one process. */
 typedef enum WorkerClass
 {
 	WORKER_FORWARD,
-	WORKER_BLOB
+	WORKER_BLOB,
+	WORKER_INDEX
 } WorkerClass;
+
+/* "forward", "blob" or "index": in views and names of processes. */
+extern const char *WorkerClassName(WorkerClass class);
 
 typedef enum WorkerPhase
 {
@@ -40,7 +44,7 @@ typedef enum WorkerExit
 								 * pause */
 	EXIT_LEFT,					/* made room for a command on the database:
 								 * look again soon */
-	EXIT_NOTHING_TO_DO			/* no extension, or no sink of its class */
+	EXIT_NOTHING_TO_DO			/* no extension, or nothing of its class */
 } WorkerExit;
 
 typedef struct WorkerSlot

@@ -33,6 +33,22 @@ typedef struct KeptPlan
 static HTAB *kept_plans = NULL;
 
 SqlArg
+SqlNameArray(char **names, int count)
+{
+	Datum	   *elements;
+
+	if (names == NULL)
+		return SqlDatum(NAMEARRAYOID, (Datum) 0, true);
+	elements = palloc(sizeof(Datum) * Max(count, 1));
+	for (int i = 0; i < count; i++)
+		elements[i] = SqlName(names[i]).value;
+	return SqlDatum(NAMEARRAYOID,
+					PointerGetDatum(construct_array(elements, count, NAMEOID,
+													NAMEDATALEN, false, TYPALIGN_CHAR)),
+					false);
+}
+
+SqlArg
 SqlDatum(Oid type, Datum value, bool isnull)
 {
 	SqlArg		arg;
@@ -140,6 +156,25 @@ CatalogRelation(const char *name)
 				 errmsg("catalog table \"incsink.%s\" does not exist", name),
 				 errhint("Run ALTER EXTENSION incsink UPDATE, or create the extension again.")));
 	return relid;
+}
+
+/* leaf_def came with version 0.2. */
+bool
+CatalogIsCurrent(void)
+{
+	Oid			schema = get_namespace_oid("incsink", true);
+
+	return OidIsValid(schema) && OidIsValid(get_relname_relid("leaf_def", schema));
+}
+
+void
+RequireCurrentCatalog(void)
+{
+	if (!CatalogIsCurrent())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the catalog of incsink is of an earlier version than its library"),
+				 errhint("Run: ALTER EXTENSION incsink UPDATE;")));
 }
 
 /*

@@ -45,6 +45,7 @@ extern SqlArg SqlText(const char *value);
 extern SqlArg SqlName(const char *value);
 extern SqlArg SqlJsonb(Jsonb *value);
 extern SqlArg SqlTime(TimestampTz value);	/* 0 is null */
+extern SqlArg SqlNameArray(char **names, int count); /* name[] */
 extern SqlArg SqlDatum(Oid type, Datum value, bool isnull);
 
 /* The session of the extension's owner, for the catalog. */
@@ -85,5 +86,13 @@ extern bool ExtensionIsInstalled(void);
 extern Oid	ExtensionOid(void);
 /* OID of a relation in the schema incsink. */
 extern Oid	CatalogRelation(const char *name);
+
+/*
+ * False while the catalog is that of version 0.1, before ALTER EXTENSION incsink
+ * UPDATE: this library goes on with what is attached there, ordinary tables without
+ * backlogs.  RequireCurrentCatalog() raises an ERROR that says so.
+ */
+extern bool CatalogIsCurrent(void);
+extern void RequireCurrentCatalog(void);
 
 #endif							/* INCSINK_SQL_H */

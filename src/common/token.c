@@ -17,11 +17,26 @@
 /* Digits of INT64_MAX. */
 #define MAX_SEQ_DIGITS 19
 
+/* Digits of the number of a backlog's part: it fits an int. */
+#define MAX_PART_DIGITS 9
+
+Jsonb *
+BacklogOverKey(void)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("[]")));
+}
+
+bool
+BacklogIsOver(Position position)
+{
+	return position.seq > 0 || (position.key != NULL && JB_ROOT_COUNT(position.key) == 0);
+}
+
 char *
 FormatPosition(Position position)
 {
 	if (position.seq == 0 && position.n > 0)
-		return psprintf("0." INT64_FORMAT, position.n);
+		return psprintf("0.%0*lld", MAX_SEQ_DIGITS, (long long) position.n);
 	return psprintf(INT64_FORMAT, position.seq);
 }
 
@@ -39,15 +54,20 @@ MakeToken(const char *tag, Position position)
 	appendStringInfoString(&text, "{\"v\": " TOKEN_VERSION ", \"p\": ");
 	escape_json(&text, tag);
 	appendStringInfo(&text, ", \"seq\": \"" INT64_FORMAT "\"", position.seq);
-	if (position.n > 0)
+	if (position.n > 0 || position.key != NULL)
 		appendStringInfo(&text, ", \"n\": \"" INT64_FORMAT "\"", position.n);
+	if (position.key != NULL)
+	{
+		appendStringInfoString(&text, ", \"key\": ");
+		(void) JsonbToCString(&text, &position.key->root, VARSIZE(position.key));
+	}
 	appendStringInfoChar(&text, '}');
 	token = DirectFunctionCall1(jsonb_in, CStringGetDatum(text.data));
 	pfree(text.data);
 	return DatumGetJsonbP(token);
 }
 
-static void
+void
 RaiseMalformedToken(const char *detail)
 {
 	ereport(ERROR,
@@ -105,6 +125,57 @@ CheckTokenVersion(Jsonb *token)
 				 errhint("Read on with the version of incsink that made the token, or from the beginning.")));
 }
 
+/* The number of a part: digits, not 0. */
+static bool
+IsPartNumber(const JsonbValue *value)
+{
+	char	   *text;
+	size_t		length;
+
+	if (value->type != jbvNumeric)
+		return false;
+	text = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
+	length = strlen(text);
+	return length <= MAX_PART_DIGITS && *text != '0' && strspn(text, "0123456789") == length;
+}
+
+/*
+ * The key of a position inside a backlog, copied; NULL if the token has none.  What its
+ * values mean is for CheckBacklogPosition().
+ */
+static Jsonb *
+TokenKey(Jsonb *token)
+{
+	JsonbValue *value = getKeyJsonValueFromContainer(&token->root, "key", strlen("key"), NULL);
+	JsonbContainer *array;
+
+	if (value == NULL)
+		return NULL;
+	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+		RaiseMalformedToken("The value of \"key\" must be an array.");
+	array = value->val.binary.data;
+	for (uint32 i = 0; i < JsonContainerSize(array); i++)
+	{
+		JsonbValue *item = getIthJsonbValueFromContainer(array, i);
+
+		if (i == 0 ? !IsPartNumber(item) : item->type != jbvString)
+			RaiseMalformedToken("The value of \"key\" must be a number above zero and strings, or nothing, in an array.");
+	}
+	return JsonbValueToJsonb(value);
+}
+
+/* A position is above the backlog, behind it, inside it, or before everything. */
+static void
+CheckTokenPosition(const Position *position)
+{
+	if (position->seq > 0 && (position->n > 0 || position->key != NULL))
+		RaiseMalformedToken("Only one of \"seq\" and \"n\" may be above zero, and only \"n\" has a \"key\".");
+	if (position->n > 0 && position->key == NULL)
+		RaiseMalformedToken("Where \"n\" is above zero there must be a \"key\".");
+	if (position->n == 0 && position->key != NULL && JB_ROOT_COUNT(position->key) > 0)
+		RaiseMalformedToken("Where \"key\" has values \"n\" must be above zero.");
+}
+
 void
 ParseToken(Jsonb *token, char **tag, Position *position)
 {
@@ -122,6 +193,6 @@ ParseToken(Jsonb *token, char **tag, Position *position)
 		RaiseMalformedToken("A token is an object with the keys \"v\", \"p\" and \"seq\".");
 	position->seq = TokenNumber("seq", seq);
 	position->n = n ? TokenNumber("n", n) : 0;
-	if (position->seq > 0 && position->n > 0)
-		RaiseMalformedToken("Only one of \"seq\" and \"n\" may be above zero.");
+	position->key = TokenKey(token);
+	CheckTokenPosition(position);
 }

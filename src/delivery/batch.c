@@ -89,9 +89,32 @@ ParseEncoding(Jsonb *json)
 	return encoding;
 }
 
+/* How much of a body there is up to where the batch may end. */
+typedef struct Boundary
+{
+	int64		rows;
+	size_t		length;
+} Boundary;
+
+static bool
+IsFull(const EncodedRange *range, const ByteBuffer *body, RangeLimits limits)
+{
+	return range->rows >= limits.rows || body->length >= limits.bytes;
+}
+
+/* Ends the batch behind the row before the last one read, or before its number. */
+static void
+TakeBack(Reader *reader, Boundary boundary, ByteBuffer *body, EncodedRange *range)
+{
+	body->length = boundary.length;
+	range->rows = boundary.rows;
+	range->until = ReaderPositionBefore(reader);
+}
+
 /*
  * A row that would take the body over the limit is taken back and left for the next
- * batch; the first one always stays.  True if the range was read to its end.
+ * batch; the first one always stays.  A batch never ends between rows with one number:
+ * they go together, or back together.  True if the range was read to its end.
  */
 static bool
 EncodeRows(Reader *reader, const EncoderRoutine *routine, RangeLimits limits, ByteBuffer *body,
@@ -101,33 +124,52 @@ EncodeRows(Reader *reader, const EncoderRoutine *routine, RangeLimits limits, By
 	int			nattnums;
 	Encoder    *encoder;
 	TupleTableSlot *slot;
-	Position	position;
+	Boundary	boundary = {0};
 
 	ReaderColumns(reader, &attnums, &nattnums);
 	encoder = routine->begin(RelationGetDescr(ReaderRelation(reader)), attnums, nattnums);
-	while ((slot = ReaderNext(reader, &position)) != NULL)
+	while ((slot = ReaderNext(reader)) != NULL)
 	{
-		size_t		before = body->length;
-
-		CHECK_FOR_INTERRUPTS();
-		routine->row(encoder, slot, body);
-		if (body->length > limits.bytes && range->rows > 0)
+		if (!ReaderGoesOnTie(reader))
 		{
-			body->length = before;
+			boundary = (Boundary) {range->rows, body->length};
+			if (boundary.rows > 0 && IsFull(range, body, limits))
+			{
+				TakeBack(reader, boundary, body, range);
+				break;
+			}
+		}
+		routine->row(encoder, slot, body);
+		if (body->length > limits.bytes && boundary.rows > 0)
+		{
+			TakeBack(reader, boundary, body, range);
 			break;
 		}
 		range->rows++;
-		range->until = position;
-		if (range->rows >= limits.rows || body->length >= limits.bytes)
+		if (IsFull(range, body, limits) && !ReaderIsTied(reader))
+		{
+			range->until = ReaderPosition(reader);
 			break;
+		}
 	}
 	routine->finish(encoder, body);
 	if (slot == NULL && ReaderStopped(reader))
 	{
-		range->until = position;
+		range->until = ReaderPosition(reader);
 		return false;
 	}
 	return slot == NULL;
+}
+
+/* Where a range is that was read to its end: a backlog is over then. */
+static Position
+RangeEnd(Reader *reader, Position until)
+{
+	if (ComparePositions(until, POSITION_BACKLOG_END) != 0)
+		return until;
+	until.n = ReaderPosition(reader).n;
+	until.key = BacklogOverKey();
+	return until;
 }
 
 /* Everything that belongs to the read, in the owner's security context. */
@@ -137,21 +179,31 @@ ReadAndEncode(const Partition *partition, const ReaderOptions *options, const En
 			  EncodedRange *range)
 {
 	Reader	   *reader;
-	Snapshot	snapshot;
 
 	range->status = ReaderOpen(partition, options, &reader);
 	if (range->status != READER_OK)
 		return;
-	snapshot = TakeReadSnapshot();
-	PushActiveSnapshot(snapshot);	/* output functions may run queries */
-	ReaderStart(reader, snapshot, since, until);
-	if (limits.milliseconds > 0)
-		ReaderStopAfter(reader, limits.milliseconds);
-	if (EncodeRows(reader, encoding->encoder, limits, body, range))
-		range->until = until;
+	range->status = ReaderStart(reader, since, until);
+	if (range->status == READER_OK)
+	{
+		PushActiveSnapshot(GetLatestSnapshot());	/* output functions may run
+													 * queries */
+		if (limits.milliseconds > 0)
+			ReaderStopAfter(reader, limits.milliseconds);
+		if (EncodeRows(reader, encoding->encoder, limits, body, range))
+			range->until = RangeEnd(reader, until);
+		PopActiveSnapshot();
+	}
 	ReaderClose(reader);
-	PopActiveSnapshot();
-	UnregisterSnapshot(snapshot);
+}
+
+/* A position as the caller's memory context holds it. */
+static Position
+CopyPosition(Position position)
+{
+	if (position.key != NULL)
+		position.key = DatumGetJsonbPCopy(JsonbPGetDatum(position.key));
+	return position;
 }
 
 EncodedRange
@@ -185,6 +237,7 @@ EncodeRange(const Partition *partition, Oid role, const Encoding *encoding, Posi
 	ReadAndEncode(partition, &options, encoding, since, until, limits, body, &range);
 	SetUserIdAndSecContext(saved_user, saved_context);
 	MemoryContextSwitchTo(old);
+	range.until = CopyPosition(range.until);
 	MemoryContextDelete(scratch);
 	return range;
 }

@@ -39,14 +39,18 @@ typedef struct EncodedRange
 	int64		rows;			/* in the body */
 	Position	until;			/* how far it got: the last row's position at a
 								 * limit (a row that the filter passed over
-								 * counts), else the end of the range */
+								 * counts), else the end of the range; for
+								 * POSITION_BACKLOG_END that is the position
+								 * behind the last row, with
+								 * BacklogOverKey() */
 } EncodedRange;
 
 /*
  * Encodes the rows of (since, until] into body, as the role given and with its
- * privileges, with a snapshot taken now.  Needs a transaction; takes the relation's
- * lock conditionally and keeps it to the transaction's end.  Raises what ReaderOpen
- * and the types' output functions raise.
+ * privileges, with a snapshot taken now.  Needs a transaction; takes the locks of the
+ * relations conditionally and keeps them to the transaction's end.  Raises what
+ * ReaderOpen and the types' output functions raise.  The key in until lives in
+ * CurrentMemoryContext.
  */
 extern EncodedRange EncodeRange(const Partition *partition, Oid role, const Encoding *encoding,
 								Position since, Position until, RangeLimits limits,

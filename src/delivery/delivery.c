@@ -78,6 +78,7 @@ DeliveryCreate(SinkDefinition *sink, SinkTable *table, PartitionRun *run, const 
 	delivery->run = run;
 	delivery->kind = kind;
 	delivery->pool = pool;
+	delivery->pace = PaceAcquire(delivery->sink_id);
 	delivery->fingerprint = DeliveryFingerprint(sink, table);
 	delivery->reload_due = true;
 	MemoryContextSwitchTo(old);
@@ -159,6 +160,24 @@ ReloadRecord(Delivery *delivery)
 	MemoryContextDelete(scratch);
 }
 
+/* Makes that the watermark's position; its key is copied. */
+void
+KeepPosition(Delivery *delivery, Position position)
+{
+	Jsonb	   *old = delivery->position.key;
+
+	if (position.key != NULL)
+	{
+		Jsonb	   *copy = MemoryContextAlloc(delivery->context, VARSIZE(position.key));
+
+		memcpy(copy, position.key, VARSIZE(position.key));
+		position.key = copy;
+	}
+	delivery->position = position;
+	if (old != NULL)
+		pfree(old);
+}
+
 /*
  * The intent begins where the last batch ended, and the watermark is not past it: an
  * acknowledgement will move it.
@@ -174,6 +193,22 @@ IntentFits(const Delivery *delivery)
 		ComparePositions(delivery->position, intent->until) < 0;
 }
 
+/* Does the delivery stand in front of rows that the table had when it was attached? */
+bool
+BacklogIsLeft(const Delivery *delivery, Position position)
+{
+	return delivery->run->partition->nparts > 0 && !BacklogIsOver(position);
+}
+
+/* Inside a backlog the key, not the count, says where reading begins. */
+static bool
+PositionLacksKey(const Delivery *delivery)
+{
+	Position	position = delivery->position;
+
+	return BacklogIsLeft(delivery, position) && position.n > 0 && position.key == NULL;
+}
+
 /* False if there is no watermark. */
 static bool
 ReloadPosition(Delivery *delivery)
@@ -186,10 +221,12 @@ ReloadPosition(Delivery *delivery)
 	if (delivery->epoch != NULL)
 		pfree(delivery->epoch);
 	delivery->epoch = watermark->epoch;
-	delivery->position = watermark->position;
+	KeepPosition(delivery, watermark->position);
 	delivery->sent = watermark->sent;
 	if (delivery->row_bytes == 0 && watermark->rows_exported > 0)
 		delivery->row_bytes = (double) watermark->bytes_exported / watermark->rows_exported;
+	if (watermark->position.key != NULL)
+		pfree(watermark->position.key);
 	pfree(watermark);
 	return true;
 }
@@ -205,6 +242,7 @@ ReloadFromCatalog(Delivery *delivery)
 
 	Assert(!delivery->status.in_flight);
 	memset(&delivery->status, 0, sizeof(delivery->status));
+	delivery->paced_until = 0;
 	delivery->status.enabled = delivery->sink->enabled;
 	ReloadRecord(delivery);
 	ReloadBatch(delivery);
@@ -214,6 +252,9 @@ ReloadFromCatalog(Delivery *delivery)
 		return;
 	if (!has_watermark)
 		HaltDelivery(delivery, "the watermark of this delivery is missing from incsink.watermark",
+					 "Remove the table from the sink and add it again with the start you want.");
+	else if (PositionLacksKey(delivery))
+		HaltDelivery(delivery, "the watermark of this delivery lies inside the backlog and has no key",
 					 "Remove the table from the sink and add it again with the start you want.");
 	else if (delivery->intent != NULL && !IntentFits(delivery))
 		HaltDelivery(delivery, "the intent of this delivery does not fit its watermark",
@@ -238,6 +279,7 @@ DeliveryDestroy(Delivery *delivery)
 	if (delivery->attempt != NULL)
 		HttpPoolCancel(delivery->pool, delivery->attempt);
 	ReleaseBody(delivery);
+	PaceRelease(delivery->pace);
 	MemoryContextDelete(delivery->context);
 }
 
@@ -253,9 +295,11 @@ FlushTime(const Delivery *delivery)
 }
 
 /*
- * The triggers.  The number of seqs between position and horizon is an upper bound
- * of the rows that wait.  Once a trigger has fired, everything up to the horizon of
- * that moment goes, in as many batches as it takes.
+ * The triggers.  A backlog waits for nothing: it fills batches by itself.  Above it the
+ * number of seqs between position and horizon is an upper bound of the rows that wait;
+ * once a trigger has fired, everything up to the horizon of that moment goes, in as
+ * many batches as it takes.  While the index on the numbers is being built they cannot
+ * be read.
  */
 bool
 FlushIsDue(Delivery *delivery, Position position, TimestampTz now)
@@ -264,7 +308,9 @@ FlushIsDue(Delivery *delivery, Position position, TimestampTz now)
 	int64		horizon = delivery->run->tracker.horizon;
 	int64		waiting = horizon - position.seq;
 
-	if (!delivery->run->readable || waiting <= 0)
+	if (delivery->run->readable && BacklogIsLeft(delivery, position))
+		return true;
+	if (!delivery->run->readable || delivery->run->partition->preparing || waiting <= 0)
 	{
 		delivery->waiting_since = 0;
 		return false;
@@ -283,6 +329,15 @@ FlushIsDue(Delivery *delivery, Position position, TimestampTz now)
 	return true;
 }
 
+/* Of a delivery that would cut now: may it, at the rates of its sink? */
+bool
+PaceAllows(Delivery *delivery, TimestampTz now)
+{
+	delivery->paced_until = PaceAsk(delivery->pace, delivery->sink->options,
+									delivery->partition_id, delivery->cut_at, now);
+	return delivery->paced_until == 0;
+}
+
 /* A delivery that holds nothing may always hold one batch if nobody holds any. */
 static bool
 MemoryIsShort(const Delivery *delivery)
@@ -297,12 +352,17 @@ DeliveryAction
 NextAction(Delivery *delivery, TimestampTz now)
 {
 	DeliveryEvent event = {.type = EVENT_TICK, .now = now};
+	DeliveryAction action;
 
+	delivery->paced_until = 0;
 	if (delivery->sink->options == NULL)
 		return ACTION_NONE;
 	event.flush_due = !delivery->status.has_intent && delivery->status.enabled &&
 		FlushIsDue(delivery, delivery->position, now);
-	return DecideDelivery(&delivery->status, &event, NULL);
+	action = DecideDelivery(&delivery->status, &event, NULL);
+	if (action == ACTION_CUT && !PaceAllows(delivery, now))
+		return ACTION_NONE;
+	return action;
 }
 
 /* Rows that take a number at or below the watermark would never be seen. */
@@ -366,9 +426,12 @@ DeliveryDueAt(const Delivery *delivery)
 		due = delivery->look_again_at;
 	else if (!delivery->run->readable)
 		due = 0;				/* that is looked at every poll interval */
+	else if (delivery->paced_until > 0)
+		due = delivery->paced_until;
 	else if (delivery->waiting_since > 0 && !delivery->status.has_intent)
 		due = Max(FlushTime(delivery), delivery->status.retry_at);
-	else if (delivery->status.has_intent || delivery->position.seq < delivery->flush_until)
+	else if (delivery->status.has_intent || delivery->position.seq < delivery->flush_until ||
+			 BacklogIsLeft(delivery, delivery->position))
 		due = delivery->status.retry_at;
 	return due;
 }

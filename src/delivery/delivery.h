@@ -17,6 +17,7 @@
 #include "common/digest.h"
 #include "delivery/batch.h"
 #include "delivery/machine.h"
+#include "delivery/pace.h"
 #include "sink/kind.h"
 
 /* A partition as this worker sees it, shared by its deliveries. */
@@ -37,7 +38,8 @@ typedef struct StagedStep
 	bool		committed;		/* the intent, or its new attempt, is recorded */
 	bool		recorded;		/* state stored */
 	bool		reloaded;		/* read from the catalog again */
-	Position	position;		/* watermark after it, if advanced or passed */
+	Position	position;		/* watermark after it, if advanced or passed;
+								 * its key is the intent's or the context's */
 	const char *epoch;			/* of the watermark after it, or NULL: as before */
 	MemoryContext context;		/* owns the new batch, or NULL: none */
 	Intent	   *intent;			/* the new batch's */
@@ -55,11 +57,12 @@ typedef struct Delivery
 	PartitionRun *run;
 	const SinkKind *kind;
 	HttpPool   *pool;
+	Pace	   *pace;			/* of the sink */
 
 	DeliveryStatus status;
 	char	   *epoch;			/* of the watermark */
-	Position	position;		/* watermark */
-	Position	sent;			/* end of the last batch */
+	Position	position;		/* watermark; its key is in the context */
+	Position	sent;			/* end of the last batch, without a key */
 
 	/* the batch in hand, if status.has_intent */
 	MemoryContext batch_context;	/* owns the intent and its encoding */
@@ -81,6 +84,7 @@ typedef struct Delivery
 								 * none wait */
 	int64		flush_until;	/* a trigger fired: go on up to this seq */
 	TimestampTz cut_at;			/* when the last batch was cut; 0 = none was */
+	TimestampTz paced_until;	/* due, but for the sink's pace; 0 = is not */
 	double		row_bytes;		/* average of what was encoded */
 
 	/* skipped while something is locked */

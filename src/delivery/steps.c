@@ -132,7 +132,7 @@ EncodeBody(Delivery *delivery, TimestampTz now, const Encoding *encoding, Positi
 	if (range->status == READER_OK)
 		return true;
 	NoteBusy(delivery, now, range->status == READER_BUSY
-			 ? DescribeLockHolder(delivery->run->partition->relid)
+			 ? DescribeLockHolder(ReaderBusyRelation())
 			 : "its table or the table's index is gone");
 	return false;
 }
@@ -166,6 +166,7 @@ MakeIntent(Delivery *delivery, const Encoding *encoding, const EncodedRange *ran
 	intent->destination = FRONT_DESTINATION;
 	intent->epoch = pstrdup(epoch);
 	intent->since = delivery->staged.advanced ? delivery->intent->until : delivery->sent;
+	intent->since.key = NULL;	/* a label: reading begins at the watermark */
 	intent->until = range->until;
 	intent->row_count = range->rows;
 	intent->byte_count = delivery->body.length;
@@ -205,6 +206,8 @@ StageBatch(Delivery *delivery, const Encoding *encoding, const EncodedRange *ran
 	StagedStep *staged = &delivery->staged;
 
 	FinishBody(delivery, range);
+	PaceBook(delivery->pace, delivery->sink->options, range->rows, delivery->body.length,
+			 GetCurrentTimestamp());
 	staged->intent = MakeIntent(delivery, encoding, range, epoch);
 	staged->encoding = encoding;
 	INCSINK_POINT("before-intent");
@@ -212,16 +215,45 @@ StageBatch(Delivery *delivery, const Encoding *encoding, const EncodedRange *ran
 	staged->committed = true;
 }
 
+/*
+ * A read that found no row to export moves the watermark by itself.  One that was ended
+ * by the clock before its first row moves nothing, and comes again.
+ */
 static void
-CutStep(Delivery *delivery, TimestampTz now)
+StagePassed(Delivery *delivery, const char *epoch, Position since, Position until)
 {
-	Position	since = StagedPosition(delivery);
-	Position	until = {.seq = delivery->run->tracker.horizon};
+	bool		moved = ComparePositions(since, until) < 0;
+	int64		sink_id = delivery->sink_id;
+	int64		partition_id = delivery->partition_id;
+
+	if (!moved && BacklogIsOver(until) == BacklogIsOver(since))
+		return;
+	if (moved ? !PassEmptyRange(sink_id, partition_id, epoch, since, until)
+		: !FinishBacklog(sink_id, partition_id, epoch, since))
+		RaiseFenced(delivery);
+	ClearRecord(delivery);
+	delivery->staged.passed = true;
+	delivery->staged.position = until;
+}
+
+static RangeLimits
+CutLimits(const Delivery *delivery)
+{
 	RangeLimits limits = {
 		.rows = delivery->sink->options->flush_rows,
 		.bytes = delivery->sink->options->flush_bytes,
 		.milliseconds = delivery->kind->class == WORKER_FORWARD ? FORWARD_READ_MS : BLOB_READ_MS,
 	};
+
+	PaceLimitBatch(delivery->sink->options, &limits);
+	return limits;
+}
+
+static void
+CutStep(Delivery *delivery, TimestampTz now)
+{
+	Position	since = StagedPosition(delivery);
+	Position	until = {.seq = delivery->run->tracker.horizon};
 	EncodedRange range;
 	const Encoding *encoding;
 	const char *epoch;
@@ -229,31 +261,27 @@ CutStep(Delivery *delivery, TimestampTz now)
 
 	if (!LockDelivery(delivery, now))
 		return;
+	if (BacklogIsLeft(delivery, since))
+		until = POSITION_BACKLOG_END;
 	epoch = EpochForCut(delivery);
 	delivery->staged.context = AllocSetContextCreate(delivery->context, "incsink batch",
 													 ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(delivery->staged.context);
 	encoding = CurrentEncoding(delivery);
-	if (EncodeBody(delivery, now, encoding, since, until, limits, &range))
+	if (EncodeBody(delivery, now, encoding, since, until, CutLimits(delivery), &range))
 	{
 		NoteNotBusy(delivery);
 		if (range.rows > 0)
 			StageBatch(delivery, encoding, &range, epoch);
-		else if (PassEmptyRange(delivery->sink_id, delivery->partition_id,
-								epoch, since, range.until))
-		{
-			ClearRecord(delivery);
-			delivery->staged.passed = true;
-			delivery->staged.position = range.until;
-		}
 		else
-			RaiseFenced(delivery);
+			StagePassed(delivery, epoch, since, range.until);
 	}
 	MemoryContextSwitchTo(old);
 }
 
 /*
- * The intent's range again, under its id.  If no row of it is left nothing is sent,
+ * The intent's range again, under its id, read from the watermark: numbers that it has
+ * passed since the last batch held no row then.  If no row of it is left nothing is sent,
  * and nothing noted of it: the kind takes away what an attempt before may have begun.
  */
 static void
@@ -270,7 +298,7 @@ AttemptStep(Delivery *delivery, TimestampTz now)
 		delivery->encoding = ParseEncoding(delivery->intent->encoding);
 		MemoryContextSwitchTo(old);
 	}
-	if (!EncodeBody(delivery, now, delivery->encoding, delivery->intent->since,
+	if (!EncodeBody(delivery, now, delivery->encoding, delivery->position,
 					delivery->intent->until, NO_LIMITS, &range))
 		return;
 	NoteNotBusy(delivery);
@@ -339,6 +367,9 @@ ClassifyError(int sqlstate)
 		case ERRCODE_TO_CATEGORY(ERRCODE_FEATURE_NOT_SUPPORTED):
 		case ERRCODE_TO_CATEGORY(ERRCODE_FDW_ERROR):
 			return VERDICT_CONFIGURATION;
+		case ERRCODE_TO_CATEGORY(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE):
+			return sqlstate == ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE ?
+				VERDICT_CONFIGURATION : VERDICT_RETRY;
 		default:
 			return VERDICT_RETRY;
 	}
@@ -430,7 +461,8 @@ DeliveryCatalogStep(Delivery *delivery, TimestampTz now)
 	if (action == ACTION_ADVANCE && RunStep(delivery, AdvanceStep, now) &&
 		delivery->staged.advanced)
 		action = delivery->status.enabled &&
-			FlushIsDue(delivery, delivery->staged.position, now) ? ACTION_CUT : ACTION_NONE;
+			FlushIsDue(delivery, delivery->staged.position, now) &&
+			PaceAllows(delivery, now) ? ACTION_CUT : ACTION_NONE;
 	if (action == ACTION_CUT)
 		(void) RunStep(delivery, CutStep, now);
 	else if (action == ACTION_ATTEMPT)
@@ -451,9 +483,12 @@ ApplyPosition(Delivery *delivery, const StagedStep *staged)
 	}
 	if (!staged->advanced && !staged->passed)
 		return;
-	delivery->position = staged->position;
+	KeepPosition(delivery, staged->position);
 	if (staged->advanced)
+	{
 		delivery->sent = delivery->intent->until;
+		delivery->sent.key = NULL;
+	}
 	(void) DecideDelivery(&delivery->status, &event, NULL);
 	delivery->logged_state = DELIVERY_WAITING;
 	SetReason(delivery, NULL, NULL);
@@ -485,6 +520,7 @@ DeliveryCommitted(Delivery *delivery)
 {
 	StagedStep	staged = delivery->staged;
 	DeliveryEvent event = {.type = EVENT_COMMITTED};
+	bool		in_backlog = BacklogIsLeft(delivery, delivery->position);
 
 	memset(&delivery->staged, 0, sizeof(StagedStep));
 	if (staged.recorded)
@@ -514,7 +550,7 @@ DeliveryCommitted(Delivery *delivery)
 	else if (!delivery->status.in_flight)
 		ReleaseBody(delivery);
 	return staged.reloaded || (staged.committed && !delivery->status.in_flight) ||
-		(staged.passed && delivery->position.seq < delivery->flush_until);
+		(staged.passed && (in_backlog || delivery->position.seq < delivery->flush_until));
 }
 
 void

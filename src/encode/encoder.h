@@ -13,6 +13,8 @@
 #include "access/tupdesc.h"
 #include "executor/tuptable.h"
 
+#include "common/pin.h"
+
 /*
  * Growing byte buffer, unlike StringInfo not bound to 1 GB.  Owned by the
  * memory context it was made in; reused from batch to batch.
@@ -77,13 +79,5 @@ typedef struct EncoderRoutine
 extern const EncoderRoutine *EncoderForFormat(const char *format);
 
 extern const EncoderRoutine NdjsonEncoder;
-
-/*
- * Sets, until the end of the GUC nest level of the caller, every setting that
- * an output function could look at (DateStyle, IntervalStyle, TimeZone,
- * extra_float_digits, bytea_output, lc_monetary, xmlbinary, search_path, ...)
- * to one fixed value.
- */
-extern void PinOutputSettings(void);
 
 #endif							/* INCSINK_ENCODER_H */

@@ -169,8 +169,15 @@ TakePartitions(Workload *workload, List *partitions)
 	ListCell   *cell;
 
 	workload->runs = NIL;
+	workload->preparing = false;
 	foreach(cell, partitions)
-		workload->runs = lappend(workload->runs, MakeRun(lfirst(cell), old_runs));
+	{
+		Partition  *partition = lfirst(cell);
+
+		workload->runs = lappend(workload->runs, MakeRun(partition, old_runs));
+		if (partition->preparing && OidIsValid(partition->relid))
+			workload->preparing = true;
+	}
 	workload->old_runs = old_runs;
 }
 

@@ -20,6 +20,7 @@ typedef struct Workload
 	List	   *deliveries;		/* of Delivery */
 	bool		stale;			/* a definition has changed */
 	bool		blob_sinks;		/* some sink is for the other worker */
+	bool		preparing;		/* some index is to be built */
 	char	   *waiting_for;	/* why nothing is exported, or NULL */
 } Workload;
 

@@ -22,6 +22,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
@@ -41,6 +43,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
+#include "worker/slot.h"
 #include "worker/worker.h"
 
 #define LEFT_PAUSE_MS 1000
@@ -196,9 +199,9 @@ RegisterWorker(int index)
 	strlcpy(worker.bgw_library_name, "incsink", sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, WORKER_FUNCTION, sizeof(worker.bgw_function_name));
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "incsink %s worker for database %u",
-			 slot->class == WORKER_FORWARD ? "forward" : "blob", slot->database);
-	strlcpy(worker.bgw_type, slot->class == WORKER_FORWARD ? "incsink forward worker"
-			: "incsink blob worker", sizeof(worker.bgw_type));
+			 WorkerClassName(slot->class), slot->database);
+	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "incsink %s worker",
+			 WorkerClassName(slot->class));
 	worker.bgw_main_arg = Int32GetDatum(index);
 	memcpy(worker.bgw_extra, &args, sizeof(args));
 	worker.bgw_notify_pid = MyProcPid;
@@ -261,6 +264,49 @@ LauncherTurn(List *databases)
 	return used ? wait : -1;
 }
 
+/* Does a forward worker run there?  With shared->lock held. */
+static bool
+HasForwardWorker(Oid database)
+{
+	for (int i = 0; i < SHARED_WORKERS; i++)
+	{
+		const WorkerSlot *slot = &shared->workers[i];
+
+		if (slot->phase == WORKER_RUNNING && slot->class == WORKER_FORWARD &&
+			slot->database == database)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A forward worker breaks off an index build that keeps somebody from the database.
+ * Where none runs we do; true if there is such a place.
+ */
+static bool
+WatchIndexBuilds(void)
+{
+	WorkerSlot	alone[SHARED_WORKERS];
+	int			count = 0;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < SHARED_WORKERS; i++)
+	{
+		const WorkerSlot *slot = &shared->workers[i];
+
+		if (slot->phase == WORKER_RUNNING && slot->class == WORKER_INDEX &&
+			!HasForwardWorker(slot->database))
+			alone[count++] = *slot;
+	}
+	LWLockRelease(&shared->lock);
+	for (int i = 0; i < count; i++)
+	{
+		if (DatabaseIsWanted(alone[i].database))
+			(void) kill(alone[i].pid, SIGINT);
+	}
+	return count > 0;
+}
+
 /*
  * A launcher before this may have ended while it started workers; one that comes up
  * all the same finds that another owns its deliveries, and ends.
@@ -319,6 +365,8 @@ IncsinkLauncherMain(Datum arg)
 		list_free(databases);
 		if (wait < 0 && OidIsValid(only))
 			proc_exit(0);
+		if (WatchIndexBuilds())
+			wait = Min(wait, DATABASE_LOOK_MS);
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 wait < 0 ? LONGEST_WAIT_MS : wait, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "cache/integrity.h"
+#include "cache/subscription.h"
 #include "common/sql.h"
 #include "common/subtransaction.h"
 #include "utils/timestamp.h"
@@ -93,6 +94,18 @@ TakeKnownHorizon(PartitionRun *run)
 	HorizonRaise(&run->tracker, Min(known, run->last_drawn));
 }
 
+/* What a change of the table asks for and no command of ours has seen. */
+static void
+KeepUp(const Partition *partition)
+{
+	SqlSession	session;
+
+	(void) EnsureNumberRowTrigger(partition->relid);
+	SqlBegin(&session);
+	RefreshNames(partition);
+	SqlEnd(&session);
+}
+
 static void
 RefreshPartition(void *arg)
 {
@@ -116,6 +129,8 @@ RefreshPartition(void *arg)
 	}
 	if (!run->readable)
 		return;
+	if (check_due && call->workload->class == WORKER_FORWARD)
+		KeepUp(run->partition);
 	TakeKnownHorizon(run);
 	if (HorizonAdvance(&run->tracker, &reading))
 		PublishHorizon(run->partition->partition_id, run->tracker.horizon);

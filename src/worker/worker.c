@@ -10,112 +10,39 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_database.h"
-#include "catalog/pg_extension.h"
 #include "common/compat.h"
 #include "common/inject.h"
 #include "common/settings.h"
 #include "common/sql.h"
-#include "common/text.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lock.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 #include "worker/definitions.h"
+#include "worker/index_worker.h"
+#include "worker/slot.h"
 #include "worker/worker.h"
 
-#define DATABASE_LOOK_MS 250	/* between two looks at the database's lock */
 #define TURN_BUDGET_MS 50		/* of catalog work before sends are due */
 #define ERROR_PAUSE_MS 1000
 #define WAKE_PAUSE_MS 5			/* between turns that only commits ask for */
 #define RELOAD_EVERY_MS 60000	/* definitions that came by COPY invalidate
 								 * nothing */
-#define OWNER_LOCK_SUBID 31010	/* plus the class: who may run deliveries */
 
 PGDLLEXPORT void IncsinkWorkerMain(Datum arg);
 
-static WorkerSlot *slot;
 static Workload workload;
 static MemoryContext turn_context;
-static Oid	extension;			/* found at the start */
 static Oid	sink_relation;		/* whose invalidation means: definitions changed */
 static TimestampTz error_pause_until = 0;
 static TimestampTz loaded_at = 0;	/* definitions */
 static List *touched;			/* deliveries of this turn */
-
-/* What the worker's own transactions must not take from the database's settings. */
-static const struct
-{
-	const char *name;
-	const char *value;
-}			worker_settings[] = {
-	{"default_transaction_isolation", "read committed"},
-	{"default_transaction_read_only", "off"},
-	{"default_transaction_deferrable", "off"},
-	{"statement_timeout", "0"},
-	{"idle_in_transaction_session_timeout", "0"},
-	{"lock_timeout", "100ms"},	/* it waits for nobody; this bounds what it
-								 * cannot see coming */
-	{"synchronous_commit", "local"},	/* intents reach the local disk, and wait
-										 * for no standby */
-	{"session_replication_role", "origin"},
-	{"row_security", "off"},
-
-	/*
-	 * Catalog tables are looked into by key, also while they look small: a plan
-	 * that is kept may have been made for another size, and versions that an old
-	 * snapshot keeps are many.
-	 */
-	{"plan_cache_mode", "force_generic_plan"},
-	{"enable_seqscan", "off"},
-	{"enable_hashjoin", "off"},
-	{"enable_mergejoin", "off"},
-	{"jit", "off"},				/* the cost of a disabled scan would ask for it */
-};
-
-static void
-ApplyWorkerSettings(void)
-{
-	for (int i = 0; i < lengthof(worker_settings); i++)
-		(void) set_config_option(worker_settings[i].name, worker_settings[i].value, PGC_SUSET,
-								 PGC_S_SESSION, GUC_ACTION_SET, true, 0, false);
-	PinOutputSettings();
-}
-
-/*
- * A session's lock of this method goes by itself only with a transaction that is
- * aborted (ShutdownPostgres() in utils/init/postinit.c lets advisory locks go, and
- * no others); left behind by an idle process, it keeps every later worker out.
- */
-static void
-WorkerExits(int code, Datum arg)
-{
-	LockReleaseSession(DEFAULT_LOCKMETHOD);
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	slot->phase = WORKER_STOPPED;
-	slot->latch = NULL;
-	slot->pid = 0;
-	if (shared->launcher)
-		SetLatch(shared->launcher);
-	LWLockRelease(&shared->lock);
-}
-
-/* Ends with a word for the launcher.  What a transaction has done is rolled back. */
-static void
-Leave(WorkerExit reason)
-{
-	slot->exit = reason;
-	proc_exit(0);
-}
 
 static void
 DefinitionsChanged(Datum arg, Oid relid)
@@ -124,94 +51,11 @@ DefinitionsChanged(Datum arg, Oid relid)
 		workload.stale = true;
 }
 
-/*
- * DROP, RENAME and TEMPLATE lock the database's own object and then wait five seconds
- * for everybody to leave (dbcommands.c, CountOtherDBBackends).
- */
+/* Nothing is due while nothing may be done. */
 static bool
-DatabaseIsWanted(void)
+MayExport(void)
 {
-	LOCKTAG		tag;
-	int			count;
-
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
-	pfree(GetLockConflicts(&tag, RowExclusiveLock, &count));
-	return count > 0;
-}
-
-/* Where not preloaded, the next launcher makes shared memory of its own and a worker in it. */
-static bool
-LauncherIsGone(void)
-{
-	return !SharedMemoryIsPreloaded() && shared->launcher == NULL;
-}
-
-/* One process a class and database works on deliveries; ownership is a lock, not a clock. */
-static bool
-BecomeOwner(void)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension,
-					   OWNER_LOCK_SUBID + workload.class);
-	return LockAcquire(&tag, ExclusiveLock, true, true) != LOCKACQUIRE_NOT_AVAIL;
-}
-
-/*
- * To be called before a look whether there is something to do: a wish that comes
- * after it is not lost if the answer is no.
- */
-static void
-TakeWish(void)
-{
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	slot->wanted = false;
-	LWLockRelease(&shared->lock);
-}
-
-/* Finds the extension and becomes its worker, or ends. */
-static void
-FindExtension(void)
-{
-	bool		owner = false;
-
-	TakeWish();
-
-	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
-	extension = ExtensionOid();
-	if (OidIsValid(extension))
-	{
-		owner = BecomeOwner();
-		sink_relation = CatalogRelation("sink_def");
-	}
-	INCSINK_POINT("worker-start-commit");
-	CommitTransactionCommand();
-	if (!OidIsValid(extension))
-		Leave(EXIT_NOTHING_TO_DO);
-	if (!owner)
-		ereport(FATAL,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("another incsink worker works on database %u", MyDatabaseId)));
-}
-
-static void
-NoteError(const char *message)
-{
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	ClipText(slot->last_error, message, sizeof(slot->last_error));
-	slot->last_error_time = GetCurrentTimestamp();
-	LWLockRelease(&shared->lock);
-}
-
-static void
-ShowWaitingFor(const char *reason)
-{
-	if (strcmp(slot->waiting_for, reason ? reason : "") == 0)
-		return;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	strlcpy(slot->waiting_for, reason ? reason : "", sizeof(slot->waiting_for));
-	LWLockRelease(&shared->lock);
+	return workload.waiting_for == NULL && setting_enabled;
 }
 
 /* After a change of definitions: is there still something for this process? */
@@ -222,17 +66,15 @@ ReloadDefinitions(void)
 	loaded_at = 0;				/* until it has worked */
 	TakeWish();
 	AcceptInvalidationMessages();
-	if (ExtensionOid() != extension)
-		Leave(ExtensionIsInstalled() ? EXIT_LEFT : EXIT_NOTHING_TO_DO);
+	StayWithExtension();
+	sink_relation = CatalogRelation("sink_def");
 	WorkloadReload(&workload);
 	loaded_at = GetCurrentTimestamp();
 	ShowWaitingFor(setting_enabled ? workload.waiting_for : "incsink.enabled is off");
 	if (workload.class == WORKER_FORWARD && workload.blob_sinks)
-	{
-		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-		(void) WantWorker(MyDatabaseId, WORKER_BLOB);
-		LWLockRelease(&shared->lock);
-	}
+		AskForWorker(WORKER_BLOB);
+	if (workload.class == WORKER_FORWARD && workload.preparing && MayExport())
+		AskForWorker(WORKER_INDEX);
 	if (workload.class == WORKER_BLOB && workload.deliveries == NIL)
 		Leave(EXIT_NOTHING_TO_DO);
 }
@@ -266,13 +108,6 @@ RunDueDeliveries(TimestampTz now)
 	return false;
 }
 
-/* Nothing is due while nothing may be done. */
-static bool
-MayExport(void)
-{
-	return workload.waiting_for == NULL && setting_enabled;
-}
-
 /* Returns true if another turn is due at once. */
 static bool
 TakeTurn(void)
@@ -289,6 +124,7 @@ TakeTurn(void)
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		pgstat_report_activity(STATE_RUNNING, "incsink turn");
+		StayOwner();
 		MemoryContextSwitchTo(turn_context);
 		if (workload.stale || TimestampDifferenceExceeds(loaded_at, now, RELOAD_EVERY_MS))
 			ReloadDefinitions();
@@ -334,8 +170,8 @@ TakeTurn(void)
 	}
 	PG_END_TRY();
 
-	slot->turns++;
-	slot->last_turn_time = now;
+	my_slot->turns++;
+	my_slot->last_turn_time = now;
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 	return more;
@@ -440,8 +276,10 @@ WorkLoop(HttpPool *pool)
 			ProcessConfigFile(PGC_SIGHUP);
 			workload.stale = true;
 		}
-		if (DatabaseIsWanted() || LauncherIsGone())
+		if (DatabaseIsWanted(MyDatabaseId) || LauncherIsGone())
 			Leave(EXIT_LEFT);
+		if (workload.class == WORKER_FORWARD && workload.preparing)
+			GiveWayToLocks();
 		HttpPoolRun(pool);
 		if (woken && TimestampDifferenceExceeds(last_turn, GetCurrentTimestamp(), WAKE_PAUSE_MS))
 			turn_due = true;
@@ -464,21 +302,6 @@ WorkLoop(HttpPool *pool)
 	}
 }
 
-static void
-AttachSlot(int index, const WorkerArgs *args)
-{
-	if (args->dynamic_shared != DSM_HANDLE_INVALID)
-		AttachDynamicShared(args->dynamic_shared);
-	slot = &shared->workers[index];
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	slot->exit = EXIT_FAILED;
-	slot->pid = MyProcPid;
-	slot->latch = MyLatch;
-	slot->started_at = GetCurrentTimestamp();
-	LWLockRelease(&shared->lock);
-	before_shmem_exit(WorkerExits, (Datum) 0);
-}
-
 void
 IncsinkWorkerMain(Datum arg)
 {
@@ -496,10 +319,12 @@ IncsinkWorkerMain(Datum arg)
 	workload.class = args.class;
 	CacheRegisterRelcacheCallback(DefinitionsChanged, (Datum) 0);
 	FindExtension();
-	slot->phase = WORKER_RUNNING;
+	my_slot->phase = WORKER_RUNNING;
 	if (shared->launcher)
 		SetLatch(shared->launcher);
 
+	if (args.class == WORKER_INDEX)
+		IndexWorkerLoop();
 	turn_context = AllocSetContextCreate(TopMemoryContext, "incsink turn", ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(TopMemoryContext);
 	pool = HttpPoolCreate(setting_max_connections);

@@ -23,18 +23,18 @@ use Test::More;
 use Collector;
 use IncsinkTest;
 
-# new(NAME, forward => OPTIONS, file => OPTIONS, conf => [LINES], policy => ...):
+# new(NAME, forward => OPTIONS, file => OPTIONS, conf => [LINES], policy => ...,
+#     table => SQL):
 # a server with the sinks for which options are given.  They retry at once, and
-# file sinks write at once.
+# file sinks write at once.  "table" makes public.t otherwise: id and v must be its
+# first columns.
 sub new
 {
 	my ($class, $name, %params) = @_;
 	my $self = bless { next_id => 1, node => new_node($name, conf => $params{conf}) }, $class;
 
-	$self->{node}->safe_psql('postgres', q{
-		CREATE TABLE t (id bigint PRIMARY KEY, v text);
-		SELECT incsink_attach('t');
-	});
+	$self->{node}->safe_psql('postgres',
+		($params{table} // 'CREATE TABLE t (id bigint PRIMARY KEY, v text)') . "; SELECT incsink_attach('t')");
 	$self->add_forward(%{ $params{forward} }) if $params{forward};
 	$self->add_file(%{ $params{file} }) if $params{file};
 	return $self;

@@ -1,5 +1,5 @@
 # The pure parts, by tables of cases: what a delivery does next, what an answer
-# means, how long a retry waits.
+# means, how long a retry waits, how a sink keeps its pace.
 
 use strict;
 use warnings;
@@ -18,6 +18,10 @@ $node->safe_psql('postgres', q{
 		LANGUAGE c AS '$libdir/incsink', 'incsink_test_judge';
 	CREATE FUNCTION retry_delay(int, bigint, bigint, float8) RETURNS bigint
 		LANGUAGE c STRICT AS '$libdir/incsink', 'incsink_test_retry_delay';
+	CREATE FUNCTION pace(bigint, bigint, text) RETURNS text
+		LANGUAGE c STRICT AS '$libdir/incsink', 'incsink_test_pace';
+	CREATE FUNCTION pace_limits(bigint, bigint, bigint, bigint, bigint) RETURNS text
+		LANGUAGE c STRICT AS '$libdir/incsink', 'incsink_test_pace_limits';
 	CREATE FUNCTION retry_after(text, timestamptz, bigint) RETURNS bigint
 		LANGUAGE c STRICT AS '$libdir/incsink', 'incsink_test_retry_after';
 });
@@ -121,6 +125,43 @@ foreach my $case ([ '7', 7000 ], [ ' 120 ', 120000 ], [ '0', 0 ], [ '-1', 0 ], [
 {
 	is( $node->safe_psql('postgres', "SELECT retry_after('$case->[0]', '$now', 300000)"),
 		$case->[1], "Retry-After \"$case->[0]\" asks for $case->[1] ms");
+}
+
+# Rows and bytes a second; "1?250": partition 1 asks after 250 ms, "1!250:50:0": its
+# batch of 50 rows and no bytes is cut then.  Answers: yes, or when to ask again.
+foreach my $case (
+	[ 0, 0, '1?0 1!0:1000000:1000000 1?0', 'yes yes', 'without limits nothing waits' ],
+	[ 100, 0, '1?0 1!0:50:9999999 1?0 1?499 1?500', 'yes 500 500 yes', '50 rows at 100 a second are paid off after half a second' ],
+	[ 0, 1000, '1?0 1!0:99999:250 1?0 1?250', 'yes 250 yes', 'so are 250 bytes at 1000 a second after a quarter' ],
+	[ 100, 1000, '1!0:10:900 1?100 1?900', '900 yes', 'the limit that is reached first counts' ],
+	[ 100, 0, '1!0:100:0 1!500:100:0 1?1999 1?2000', '2000 yes', 'debts add up' ],
+	[ 100, 0, '1!0:100:0 1?5000 1!5000:100:0 1?5999 1?6000', 'yes 6000 yes', 'what was not used is not saved' ],
+	[ 100, 0, '1!0:100:0 2?100', '1000', 'tables of a sink share its pace' ],
+	[ 100, 0, '1!0:100:0 2?0 1?1 1?1000 2?1000', '1000 1100 1100 yes', 'the table that waits goes before the one that was just cut' ],
+	[ 100, 0, '1!0:100:0 2?0 1?1 1?1099 1?1100', '1000 1100 1100 yes', 'unless it does not come for its turn' ],
+	[ 100, 0, '3!0:1:0 1!100:100:0 1?200 3?200 2?200 1?1100 3?1100 2?1100', '1100 1100 1100 1200 1200 yes', 'the one that was never cut is first' ],
+	[ 100, 0, '3!0:1:0 1!100:100:0 2!1100:100:0 2?1200 1?1200 3?1200 2?2100 1?2100 3?2100', '2100 2100 2100 2200 2200 yes', 'and then the one that was cut longest ago' ],
+	[ 100, 0, '1!0:100:0 2?0 2?1000 2!1000:100:0 1?1001 2?1500 1?2000', '1000 yes 2000 2100 yes', 'two tables take turns' ],
+	[ 1, 0, '1!0:3600:0 1?1000', '3600000', 'a single batch may cost long' ],
+)
+{
+	my ($rows, $bytes, $words, $expected, $name) = @$case;
+
+	is($node->safe_psql('postgres', "SELECT pace($rows, $bytes, '$words')"), $expected, $name);
+}
+
+# Rows and bytes a second, flush_interval, flush_rows, flush_bytes
+foreach my $case (
+	[ '0, 0, 0, 5000, 4000000', '5000 4000000', 'without limits batches are as large as ever' ],
+	[ '1000, 0, 0, 5000, 4000000', '1000 4000000', 'a batch costs no more than a second of rows' ],
+	[ '0, 65536, 0, 5000, 4000000', '5000 65536', 'or of bytes' ],
+	[ '9000, 0, 0, 5000, 4000000', '5000 4000000', 'and is never made larger' ],
+	[ '1000, 65536, 300000, 1000000, 128000000', '300000 19660800', 'batches that are collected for five minutes may cost five' ],
+	[ '1, 1, 10, 5000, 4000000', '1 1', 'there is always a row in it' ],
+	[ '1000000000, 1099511627776, 86400000, 10000000, 1073741824', '10000000 1073741824', 'the highest rates limit nothing' ],
+)
+{
+	is($node->safe_psql('postgres', "SELECT pace_limits($case->[0])"), $case->[1], $case->[2]);
 }
 
 done_testing();

@@ -55,6 +55,9 @@ my @file = (
 my %elsewhere = (
 	'before-read-flush' => 'is in the read functions; see 023_async_commit.pl',
 	'file-link' => 'is passed only where the file system cannot rename without replacing',
+	'renumber-before-commit' => 'is passed by incsink_renumber(); see 047_renumber.pl',
+	(map { ("index-$_-commit" => 'is passed while the index of a large table is built; see 041_large_table.pl') }
+		qw(turn tasks plan build join finish failure)),
 );
 
 # ---------------------------------------------------- every point has its place

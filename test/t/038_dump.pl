@@ -25,7 +25,16 @@ $node->safe_psql('postgres', qq{
 wait_until(sub { $collector->count->{rows} == 150 }, 'rows arrive before the dump');
 wait_for_query($node, 'SELECT count(*) FROM incsink.intent', '0', 'nothing is in flight');
 
-my $token = $node->safe_psql('postgres', q{SELECT incsink_horizon('adopted')});
+# A dump is found by the names that its tables have then.
+$node->safe_psql('postgres', q{
+	CREATE SCHEMA moved;
+	ALTER TABLE adopted RENAME TO renamed;
+	ALTER TABLE renamed SET SCHEMA moved;
+});
+wait_for_query($node, q{SELECT schema_name || '.' || table_name FROM incsink.partition_def WHERE adopted},
+	'moved.renamed', 'a table that was renamed and moved is known by its new name');
+
+my $token = $node->safe_psql('postgres', q{SELECT incsink_horizon('moved.renamed')});
 my $dump = PostgreSQL::Test::Utils::tempdir . '/dump.sql';
 $node->command_ok([ 'pg_dump', '-f', $dump, '-d', 'postgres' ], 'pg_dump works');
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
@@ -42,7 +51,7 @@ like($node->safe_psql('restored', q{SELECT hint FROM incsink.stat_worker}),
 	qr/incsink_adopt_database/, 'and says how');
 $node->safe_psql('restored', q{
 	INSERT INTO "Odd Names"."Lögs" VALUES (101, 'after');
-	INSERT INTO adopted (v) VALUES ('after');
+	INSERT INTO moved.renamed (v) VALUES ('after');
 });
 
 # The original goes on beside it.
@@ -59,7 +68,7 @@ my %epochs;
 $epochs{ $_->{epoch} } = 1 foreach @{ $collector->entries(dataset => 'public.adopted') };
 is(scalar keys %epochs, 2, 'the restored database sends under an epoch of its own');
 
-is( $node->safe_psql('restored', "SELECT count(*) FROM incsink_read_since('adopted', '$token')"),
+is( $node->safe_psql('restored', "SELECT count(*) FROM incsink_read_since('moved.renamed', '$token')"),
 	'1', 'a token of the original is good up to where the dump stood');
 is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink_read_since('"Odd Names"."Lögs"')}),
 	'101', 'the restored table can be read');

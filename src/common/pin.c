@@ -9,8 +9,9 @@
  */
 #include "postgres.h"
 
-#include "encode/encoder.h"
 #include "utils/guc.h"
+
+#include "common/pin.h"
 
 typedef struct PinnedSetting
 {
