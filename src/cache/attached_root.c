@@ -17,13 +17,12 @@
 #include "catalog/pg_trigger.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
 #include "cache/relation_watch.h"
 #include "cache/tree.h"
 #include "cache/truncate_guard.h"
+#include "common/hash.h"
 
 /* An answer that was given. */
 typedef struct RootEntry
@@ -118,15 +117,7 @@ AttachedRoot(Oid relid)
 	Oid			root;
 
 	if (roots == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(Oid);
-		control.entrysize = sizeof(RootEntry);
-		control.hcxt = TopMemoryContext;
-		roots = hash_create("incsink attached roots", 64, &control,
-							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		roots = MakeHash("incsink attached roots", sizeof(Oid), sizeof(RootEntry));
 	entry = hash_search(roots, &relid, HASH_FIND, NULL);
 	if (entry && entry->changes == WatchedChanges())
 		return entry->root;

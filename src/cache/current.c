@@ -12,7 +12,6 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
@@ -21,6 +20,7 @@
 #include "cache/horizon.h"
 #include "cache/integrity.h"
 #include "common/compat.h"
+#include "common/hash.h"
 #include "common/shared.h"
 
 /* How often a waiting reader looks again, in milliseconds. */
@@ -43,15 +43,7 @@ SessionTracker(const Partition *partition, const SequenceReading *reading)
 	bool		found;
 
 	if (session_horizons == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(Oid);
-		control.entrysize = sizeof(SessionHorizon);
-		control.hcxt = TopMemoryContext;
-		session_horizons = hash_create("incsink horizons", 16, &control,
-									   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		session_horizons = MakeHash("incsink horizons", sizeof(Oid), sizeof(SessionHorizon));
 	entry = hash_search(session_horizons, &partition->sequence, HASH_ENTER, &found);
 	if (!found)
 		HorizonTrackerInit(&entry->tracker, partition->sequence, 0, TopMemoryContext);

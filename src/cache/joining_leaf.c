@@ -33,15 +33,6 @@ typedef struct KnownRows
 	bool		backlog;		/* rows with number 0 are */
 } KnownRows;
 
-static bool
-IsBacklogPart(const Partition *partition, Oid relid)
-{
-	for (int i = 0; i < partition->nparts; i++)
-		if (partition->parts[i].relid == relid)
-			return true;
-	return false;
-}
-
 /* The horizon that was published last: own numbers are above it. */
 static int64
 PassedHorizon(const Partition *partition)

@@ -18,9 +18,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -30,6 +28,7 @@
 #include "cache/seq_index.h"
 #include "cache/tree.h"
 #include "common/compat.h"
+#include "common/hash.h"
 #include "common/sql.h"
 #include "common/token.h"
 
@@ -60,15 +59,7 @@ NoteCount(const DropKey *key, int64 rows)
 	DropCount  *count;
 
 	if (counts == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(DropKey);
-		control.entrysize = sizeof(DropCount);
-		control.hcxt = TopMemoryContext;
-		counts = hash_create("incsink drop counts", 16, &control,
-							 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		counts = MakeHash("incsink drop counts", sizeof(DropKey), sizeof(DropCount));
 	count = hash_search(counts, key, HASH_ENTER, NULL);
 	count->rows = rows;
 }

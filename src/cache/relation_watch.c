@@ -8,11 +8,10 @@
  */
 #include "postgres.h"
 
-#include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 
 #include "cache/relation_watch.h"
+#include "common/hash.h"
 
 /* OIDs; none is ever taken out: a dropped one costs a few bytes. */
 static HTAB *watched = NULL;
@@ -31,13 +30,7 @@ WatchRelation(Oid relid)
 {
 	if (watched == NULL)
 	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(Oid);
-		control.entrysize = sizeof(Oid);
-		control.hcxt = TopMemoryContext;
-		watched = hash_create("incsink watched relations", 64, &control,
-							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		watched = MakeHash("incsink watched relations", sizeof(Oid), sizeof(Oid));
 		CacheRegisterRelcacheCallback(NoteChange, (Datum) 0);
 	}
 	(void) hash_search(watched, &relid, HASH_ENTER, NULL);

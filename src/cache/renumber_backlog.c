@@ -12,16 +12,6 @@
 #include "common/sql.h"
 #include "common/token.h"
 
-/* Is the relation among those whose rows are read in the order of a key? */
-static bool
-IsBacklogPart(const Partition *partition, Oid relid)
-{
-	for (int i = 0; i < partition->nparts; i++)
-		if (partition->parts[i].relid == relid)
-			return true;
-	return false;
-}
-
 /* Keeps the workers from moving watermarks and intents until the end of the transaction. */
 static void
 LockSinkTables(int64 partition_id)

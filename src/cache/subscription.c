@@ -22,10 +22,8 @@
 #include "utils/builtins.h"
 #include "utils/catcache.h"
 #include "utils/fmgroids.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -34,6 +32,7 @@
 #include "cache/subscription.h"
 #include "cache/tree.h"
 #include "catalog/partition.h"
+#include "common/hash.h"
 #include "common/shared.h"
 #include "common/sql.h"
 
@@ -234,13 +233,7 @@ ForgetNumberedColumn(Datum arg, Oid relid)
 static void
 MakeCache(void)
 {
-	HASHCTL		control;
-
-	control.keysize = sizeof(Oid);
-	control.entrysize = sizeof(NumberedColumn);
-	control.hcxt = TopMemoryContext;
-	numbered_columns = hash_create("incsink numbered columns", 16, &control,
-								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	numbered_columns = MakeHash("incsink numbered columns", sizeof(Oid), sizeof(NumberedColumn));
 	CacheRegisterRelcacheCallback(ForgetNumberedColumn, (Datum) 0);
 }
 

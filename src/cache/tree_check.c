@@ -16,14 +16,13 @@
 #include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
 #include "cache/integrity.h"
 #include "cache/relation_watch.h"
 #include "cache/seq_column.h"
 #include "cache/tree.h"
+#include "common/hash.h"
 #include "common/sql.h"
 
 /* A tree that was found sound. */
@@ -49,15 +48,7 @@ NoteSound(int64 partition_id, uint64 changes)
 	SoundTree  *tree;
 
 	if (sound_trees == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(int64);
-		control.entrysize = sizeof(SoundTree);
-		control.hcxt = TopMemoryContext;
-		sound_trees = hash_create("incsink sound trees", 16, &control,
-								  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		sound_trees = MakeHash("incsink sound trees", sizeof(int64), sizeof(SoundTree));
 	tree = hash_search(sound_trees, &partition_id, HASH_ENTER, NULL);
 	tree->changes = changes;
 }

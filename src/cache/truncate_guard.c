@@ -9,12 +9,11 @@
  */
 #include "postgres.h"
 
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 
 #include "cache/horizon.h"
 #include "cache/truncate_guard.h"
 #include "catalog/partition.h"
+#include "common/hash.h"
 #include "common/sql.h"
 
 /* What a TRUNCATE in progress began with. */
@@ -34,15 +33,7 @@ static TruncateNote *
 MakeNote(Oid relid)
 {
 	if (notes == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(Oid);
-		control.entrysize = sizeof(TruncateNote);
-		control.hcxt = TopMemoryContext;
-		notes = hash_create("incsink truncate notes", 16, &control,
-							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		notes = MakeHash("incsink truncate notes", sizeof(Oid), sizeof(TruncateNote));
 	return hash_search(notes, &relid, HASH_ENTER, NULL);
 }
 

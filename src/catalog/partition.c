@@ -82,6 +82,15 @@ ReadBacklogPart(BacklogPart *part, uint64 row, MemoryContext context)
 	part->row_estimate = SqlGetInt8(row, 7);
 }
 
+bool
+IsBacklogPart(const Partition *partition, Oid relid)
+{
+	for (int i = 0; i < partition->nparts; i++)
+		if (partition->parts[i].relid == relid)
+			return true;
+	return false;
+}
+
 /* After the query for the partition itself: a result is gone with the next query. */
 static Partition *
 AddBacklog(Partition *partition, MemoryContext context)

@@ -52,6 +52,9 @@ typedef struct Partition
 	char	   *hint;
 } Partition;
 
+/* Does the relation hold rows of the backlog? */
+extern bool IsBacklogPart(const Partition *partition, Oid relid);
+
 /* All need an open SqlSession and allocate in "context". */
 extern Partition *LoadPartition(int64 partition_id, MemoryContext context);
 extern Partition *LoadPartitionByRelation(Oid relid, MemoryContext context);

@@ -13,12 +13,12 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "common/hash.h"
 #include "common/sql.h"
 
 #define SQL_MAX_ARGS 24
@@ -225,15 +225,7 @@ KeepPlan(const char *query, int nargs, const SqlArg *args)
 	SPIPlanPtr	plan;
 
 	if (kept_plans == NULL)
-	{
-		HASHCTL		control;
-
-		control.keysize = sizeof(char *);
-		control.entrysize = sizeof(KeptPlan);
-		control.hcxt = TopMemoryContext;
-		kept_plans = hash_create("incsink plans", 64, &control,
-								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		kept_plans = MakeHash("incsink plans", sizeof(char *), sizeof(KeptPlan));
 	kept = hash_search(kept_plans, &query, HASH_FIND, &found);
 	if (found)
 		return kept->plan;

@@ -4,9 +4,8 @@
  */
 #include "postgres.h"
 
+#include "common/hash.h"
 #include "delivery/pace.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 /* A batch costs no more than that, or than flush_interval, which asks for larger ones. */
@@ -24,14 +23,7 @@ PaceAcquire(int64 sink_id)
 	bool		found;
 
 	if (paces == NULL)
-	{
-		HASHCTL		control = {0};
-
-		control.keysize = sizeof(int64);
-		control.entrysize = sizeof(Pace);
-		control.hcxt = TopMemoryContext;
-		paces = hash_create("incsink paces", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
+		paces = MakeHash("incsink paces", sizeof(int64), sizeof(Pace));
 	pace = hash_search(paces, &sink_id, HASH_ENTER, &found);
 	if (!found)
 	{
