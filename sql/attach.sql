@@ -331,7 +331,23 @@ SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AN
 JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'incsink'
 WHERE obj_description(p.oid, 'pg_proc') IS NULL;
 
-DROP TABLE more, keyed;
+-- Detached before its index was there, a table can be attached again.
+CREATE TABLE prepared (id int PRIMARY KEY);
+INSERT INTO prepared VALUES (1);
+BEGIN;
+SET LOCAL client_min_messages = warning;
+SET LOCAL incsink.attach_index_size = 0;
+SELECT incsink_attach('prepared');
+SELECT incsink_detach('prepared');
+INSERT INTO prepared VALUES (2);
+SET LOCAL incsink.attach_index_size = '32MB';
+SELECT incsink_attach('prepared');
+INSERT INTO prepared VALUES (3);
+COMMIT;
+SELECT indexdef FROM pg_indexes WHERE tablename = 'prepared' ORDER BY indexname COLLATE "C";
+SELECT data->>'id' AS id, token->>'seq' AS seq FROM incsink_read_since('prepared');
+
+DROP TABLE more, keyed, prepared;
 DROP VIEW attached, guards;
 DROP EXTENSION incsink CASCADE;
 DROP OWNED BY regress_incsink_owner, regress_incsink_other;

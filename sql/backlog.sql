@@ -4,7 +4,7 @@ CREATE ROLE regress_incsink_reader;
 
 -- Which index gives a backlog its order.
 CREATE FUNCTION order_of(relation regclass) RETURNS text LANGUAGE sql AS
-$$SELECT concat_ws(' | ', array_to_string(key_columns, ', '), last_key) FROM incsink.backlog_def WHERE relid = relation$$;
+$$SELECT concat_ws(' | ', array_to_string(key_columns, ', '), last_key) FROM incsink.backlog_def JOIN incsink.partition_state USING (partition_id) WHERE relid = relation$$;
 CREATE FUNCTION attach(relation regclass) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM incsink_attach(relation);
@@ -28,14 +28,15 @@ SELECT attach('fewest');
 CREATE TYPE pair AS (a int, b int);
 CREATE DOMAIN picky AS int CHECK (VALUE < 100);
 CREATE TABLE unfit (nullable int UNIQUE, late int NOT NULL UNIQUE DEFERRABLE, positive int NOT NULL,
-	expression int NOT NULL, plain text NOT NULL, composite pair NOT NULL UNIQUE, span int4range NOT NULL UNIQUE, id int NOT NULL);
+	expression int NOT NULL, plain text NOT NULL, composite pair NOT NULL UNIQUE, span int4range NOT NULL UNIQUE, id int NOT NULL,
+	name regclass NOT NULL UNIQUE, names regtype[] NOT NULL UNIQUE, letter "char" NOT NULL UNIQUE, pickies picky[] NOT NULL UNIQUE);
 CREATE UNIQUE INDEX ON unfit (positive) WHERE positive > 0;
 CREATE UNIQUE INDEX ON unfit ((expression + 1));
 CREATE UNIQUE INDEX ON unfit (plain COLLATE "POSIX");
 CREATE UNIQUE INDEX ON unfit (plain text_pattern_ops);
 CREATE UNIQUE INDEX ON unfit USING btree (id, plain DESC);
 CREATE INDEX ON unfit (id);
-INSERT INTO unfit VALUES (1, 1, 1, 1, 'a', (1, 1), '[1,2)', 1);
+INSERT INTO unfit VALUES (1, 1, 1, 1, 'a', (1, 1), '[1,2)', 1, 'pg_class', '{int}', E'\\303', '{1}');
 SELECT attach('unfit');
 -- INCLUDE columns are no key.
 CREATE TABLE includes (id int NOT NULL, body text);
@@ -51,12 +52,13 @@ ALTER TABLE logs DROP COLUMN gone;
 INSERT INTO logs SELECT i, 'row ' || i, '2024-02-29 12:00:00+00' FROM generate_series(10, 1, -1) i;
 UPDATE logs SET body = 'changed before' WHERE id = 4;
 SELECT attach('logs');
-SELECT row_estimate BETWEEN 1 AND 200 AS estimated FROM incsink.backlog_def WHERE relid = 'logs'::regclass;
+SELECT row_estimate BETWEEN 1 AND 200 AS estimated FROM incsink.backlog_def JOIN incsink.partition_state USING (partition_id) WHERE relid = 'logs'::regclass;
 SELECT incsink_horizon('logs') - 'p' AS horizon, incsink_last_token('logs') - 'p' AS last;
 SELECT count(*) FROM incsink_read_since('logs', incsink_horizon('logs'));
 INSERT INTO logs SELECT i, 'new ' || i, now() FROM generate_series(11, 13) i;
 INSERT INTO logs VALUES (0, 'new 0');
 SELECT incsink_horizon('logs') - 'p' AS horizon;
+-- The new row in front of the old ones is counted with them.
 SELECT data->>'id' AS id, data->>'body' AS body, token - 'p' AS token FROM incsink_read_since('logs');
 SELECT data, token - 'p' AS token FROM incsink_read_since(NULL::logs, max_rows => 3, columns => '{body}');
 SELECT count(*) FROM incsink_read_since('logs', max_rows => 0);
@@ -119,30 +121,24 @@ SELECT t, try_token('logs', t) FROM unnest(ARRAY[
 	'{"v": 1, "seq": "0", "n": "0", "key": []}',
 	'{"v": 1, "seq": "0", "key": []}',
 	'{"v": 1, "seq": "0", "n": "3", "key": []}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, "99999"]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": ["8"]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": ["99999"]}',
 	'{"v": 1, "seq": "0", "n": "3"}',
-	'{"v": 1, "seq": "0", "n": "0", "key": [1, "8"]}',
-	'{"v": 1, "seq": "2", "n": "3", "key": [1, "8"]}',
-	'{"v": 1, "seq": "2", "key": [1, "8"]}',
+	'{"v": 1, "seq": "0", "n": "0", "key": ["8"]}',
+	'{"v": 1, "seq": "2", "n": "3", "key": ["8"]}',
+	'{"v": 1, "seq": "2", "key": ["8"]}',
 	'{"v": 1, "seq": "2", "key": []}',
 	'{"v": 1, "seq": "0", "n": "3", "key": "8"}',
 	'{"v": 1, "seq": "0", "n": "3", "key": {"1": "8"}}',
 	'{"v": 1, "seq": "0", "n": "3", "key": null}',
-	'{"v": 1, "seq": "0", "n": "3", "key": ["8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, 8]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, null]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, ["8"]]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1.5, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [-1, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [0, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [99999999999, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [2, "8"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, "8", "9"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, "eight"]}',
-	'{"v": 1, "seq": "0", "n": "3", "key": [1, "99999999999"]}']::jsonb[]) AS t;
-SELECT try_token('no_key', '{"v": 1, "seq": "0", "n": "3", "key": [1, "8"]}');
+	'{"v": 1, "seq": "0", "n": "3", "key": [8]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": [null]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": [["8"]]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": [2]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": ["8", "9"]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": ["eight"]}',
+	'{"v": 1, "seq": "0", "n": "3", "key": ["99999999999"]}']::jsonb[]) AS t;
+SELECT try_token('no_key', '{"v": 1, "seq": "0", "n": "3", "key": ["8"]}');
 SELECT try_token('no_key', '{"v": 1, "seq": "0", "n": "3", "key": []}');
 \pset format aligned
 \pset tuples_only off
@@ -159,6 +155,86 @@ CREATE UNIQUE INDEX ON includes (id DESC);
 SELECT data FROM incsink_read_since('includes', :'token');
 ALTER TABLE includes RENAME TO renamed;
 SELECT data FROM incsink_read_since('renamed', :'token');
+
+-- Keys mean what they meant, or there is an error: never another order without a word.
+CREATE FUNCTION try_read(relation regclass, token jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+	hint text;
+	context text;
+BEGIN
+	RETURN (SELECT string_agg(data->>'id', ' ' ORDER BY n) FROM incsink_read_since(relation, token) WITH ORDINALITY AS r(data, token, n));
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+	RETURN concat_ws(' | ', sqlstate || ' ' || sqlerrm, NULLIF(detail, ''), NULLIF(hint, ''), substring(context FROM 'value of column[^\n]*'));
+END $$;
+\pset format unaligned
+\pset tuples_only on
+CREATE TABLE retyped (id int PRIMARY KEY);
+INSERT INTO retyped SELECT generate_series(1, 30);
+SELECT attach('retyped');
+SELECT key_types FROM incsink.backlog_def JOIN incsink.partition_state USING (partition_id) WHERE relid = 'retyped'::regclass;
+SELECT token FROM incsink_read_since('retyped', max_rows => 27) OFFSET 26 \gset
+ALTER TABLE retyped ALTER id TYPE text;
+SELECT try_read('retyped', :'token');
+SELECT try_read('retyped', NULL);
+-- Wider is as good.
+ALTER TABLE retyped ALTER id TYPE bigint USING id::bigint;
+SELECT try_read('retyped', :'token');
+ALTER TABLE retyped RENAME id TO nr;
+SELECT try_read('retyped', :'token');
+ALTER TABLE retyped RENAME nr TO id;
+SELECT try_read('retyped', :'token');
+
+CREATE TABLE collated (body varchar(20) COLLATE "C", id int, PRIMARY KEY (body, id));
+INSERT INTO collated VALUES ('a', 1), ('B', 2);
+SELECT attach('collated');
+SELECT key_types FROM incsink.backlog_def JOIN incsink.partition_state USING (partition_id) WHERE relid = 'collated'::regclass;
+SELECT token FROM incsink_read_since('collated', max_rows => 1) \gset
+SELECT try_read('collated', :'token');
+ALTER TABLE collated ALTER body TYPE text COLLATE "C";
+SELECT try_read('collated', :'token');
+ALTER TABLE collated ALTER body TYPE text COLLATE "default";
+SELECT regexp_replace(try_read('collated', :'token'), '\(.*\)', '(...)');
+-- Under policies, too.
+GRANT SELECT ON collated TO regress_incsink_reader;
+ALTER TABLE collated ENABLE ROW LEVEL SECURITY;
+CREATE POLICY everything ON collated TO regress_incsink_reader USING (true);
+SET ROLE regress_incsink_reader;
+SELECT regexp_replace(try_read('collated', :'token'), '\(.*\)', '(...)');
+SELECT left(try_read('collated', NULL), 20);
+RESET ROLE;
+-- The database's own collation, which a restore may change.
+CREATE TABLE by_name (name text PRIMARY KEY);
+INSERT INTO by_name VALUES ('a');
+SELECT attach('by_name');
+SELECT key_types[1] = 'text COLLATE "default" (libc ' || datcollate || ')' FROM incsink.backlog_def JOIN incsink.partition_state USING (partition_id), pg_database
+WHERE relid = 'by_name'::regclass AND datname = current_database();
+
+CREATE TYPE color AS ENUM ('red', 'green', 'blue');
+CREATE TABLE colored (id int, k color PRIMARY KEY);
+INSERT INTO colored VALUES (1, 'red'), (2, 'green'), (3, 'blue');
+SELECT attach('colored');
+SELECT token FROM incsink_read_since('colored', max_rows => 1) \gset
+ALTER TYPE color RENAME VALUE 'blue' TO 'azure';
+SELECT try_read('colored', :'token');
+ALTER TYPE color RENAME VALUE 'azure' TO 'blue';
+SELECT try_read('colored', :'token');
+
+\pset format aligned
+\pset tuples_only off
+-- Rows that cannot be read are not left out without a word.
+SET client_min_messages = notice;
+SELECT count(*) FROM incsink_read_since('no_key');
+SELECT count(*) FROM incsink_read_since('no_key', incsink_horizon('no_key'));
+SET client_min_messages = warning;
+DO $$
+BEGIN
+	PERFORM incsink_detach(t) FROM unnest('{retyped,collated,by_name,colored}'::regclass[]) AS t;
+END $$;
+DROP TABLE retyped, collated, by_name, colored;
+DROP TYPE color;
+DROP FUNCTION try_read;
 
 -- Keys of every kind, in the order of the index and out of it again.
 CREATE FUNCTION same_order(relation regclass, ordering text) RETURNS text LANGUAGE plpgsql AS $$
@@ -283,12 +359,25 @@ SELECT string_agg(data->>'id', ' ' ORDER BY n) FROM incsink_read_since('logs') W
 SELECT incsink_detach('logs');
 DELETE FROM logs WHERE ingest_seq = 0;
 SELECT attach('logs');
+-- Whether a large table has rows without a number is found out when they are read.
+CREATE TABLE again (id int PRIMARY KEY, body text);
+SELECT attach('again');
+INSERT INTO again SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i;
+ANALYZE again;
+SELECT incsink_detach('again');
+SELECT blocks_read($$SELECT incsink_attach('again')$$) < 2000 AS few;
+SELECT order_of('again');
+SELECT count(*), min(token->>'seq'), count(token->'n') AS backlog FROM incsink_read_since('again');
+-- One whose rows are all gone has none.
+SELECT incsink_detach('again');
+DELETE FROM again;
+SELECT attach('again');
 
 DO $$
 BEGIN
 	PERFORM incsink_detach(relid::regclass, force => true) FROM incsink.partition_state;
 END $$;
-DROP TABLE empty, no_key, primary_key, fewest, unfit, renamed, logs, dropped, large;
+DROP TABLE empty, no_key, primary_key, fewest, unfit, renamed, logs, dropped, large, again;
 DROP TABLE k_text, k_uuid, k_timestamptz, k_numeric, k_float, k_interval, k_bytea, k_enum, k_domain, k_bpchar,
 	k_name, k_array, k_bool, k_inet, k_descending, kk_two, kk_descending;
 DROP TYPE pair, mood;

@@ -134,9 +134,21 @@ INSERT INTO pg_subscription_rel SELECT oid, 'a_filled_1'::regclass, 'r' FROM pg_
 	WHERE subname = 'regress_incsink_sub';
 RESET client_min_messages;
 SELECT * FROM incsink_check_attach('a_filled');
+-- Replicated changes are looked for in the leaf, whatever the root has.
+CREATE TABLE a_routed (id int NOT NULL) PARTITION BY LIST (id);
+CREATE TABLE a_routed_1 PARTITION OF a_routed FOR VALUES IN (1);
+CREATE TABLE a_routed_2 PARTITION OF a_routed (PRIMARY KEY (id)) FOR VALUES IN (2);
+CREATE UNIQUE INDEX a_routed_id ON a_routed (id);
+ALTER TABLE a_routed REPLICA IDENTITY USING INDEX a_routed_id;
+INSERT INTO pg_subscription_rel SELECT oid, 'a_routed'::regclass, 'r' FROM pg_subscription
+	WHERE subname = 'regress_incsink_sub';
+SELECT * FROM incsink_check_attach('a_routed');
+ALTER TABLE a_routed_1 ADD PRIMARY KEY (id);
+ALTER TABLE a_routed REPLICA IDENTITY DEFAULT;
+SELECT * FROM incsink_check_attach('a_routed');
 DROP SUBSCRIPTION regress_incsink_sub;
 DROP PUBLICATION regress_incsink_leaf;
-DROP TABLE a_filled;
+DROP TABLE a_filled, a_routed;
 
 -- What happens to rows on their way in.
 CREATE TABLE busy (id int);

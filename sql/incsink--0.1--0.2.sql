@@ -8,18 +8,15 @@
  * ------------------------------------------------------------------
  */
 CREATE TABLE incsink.backlog_def (
-	partition_id	bigint NOT NULL,
-	part			integer NOT NULL,
-	schema_name		name NOT NULL,
-	table_name		name NOT NULL,
-	relid			oid NOT NULL,
+	partition_id	bigint PRIMARY KEY,
 	key_columns		name[] NOT NULL,
+	key_types		text[] NOT NULL,
 	last_key		jsonb NOT NULL,
-	row_estimate	bigint NOT NULL,
-	PRIMARY KEY (partition_id, part)
+	row_estimate	bigint NOT NULL
 );
-COMMENT ON TABLE incsink.backlog_def IS 'what partitions had when they were attached, in the order in which it is read; one row a table, or a leaf of a partitioned one';
+COMMENT ON TABLE incsink.backlog_def IS 'how the rows are read that partitions had when they were attached';
 COMMENT ON COLUMN incsink.backlog_def.key_columns IS 'columns of the unique index in whose order the rows are read';
+COMMENT ON COLUMN incsink.backlog_def.key_types IS 'their types and collations when the table was attached: in the order of others the rows cannot be read';
 COMMENT ON COLUMN incsink.backlog_def.last_key IS 'highest key when the table was attached: the backlog ends there';
 
 CREATE TABLE incsink.leaf_def (
@@ -150,6 +147,32 @@ CREATE OR REPLACE FUNCTION incsink_stat_worker(OUT pid integer, OUT class text, 
 		AND NOT EXISTS (SELECT FROM @extschema@.incsink_worker_slots())
 	$$;
 
+CREATE FUNCTION incsink_index_build(partition bigint, OUT pid integer, OUT relation regclass,
+	OUT phase text, OUT percent integer, OUT waits_for_pid integer)
+	RETURNS SETOF record LANGUAGE sql STABLE ROWS 1
+	SET search_path = pg_catalog, pg_temp
+	AS $$
+	SELECT p.pid, p.relid::pg_catalog.regclass, p.phase,
+		CASE WHEN p.blocks_total > 0 THEN 100 * p.blocks_done / p.blocks_total
+			WHEN p.tuples_total > 0 THEN 100 * p.tuples_done / p.tuples_total
+			END::pg_catalog.int4,
+		NULLIF(p.current_locker_pid, 0)::pg_catalog.int4
+	FROM pg_catalog.pg_stat_progress_create_index AS p
+		JOIN pg_catalog.pg_index AS x ON x.indexrelid = p.index_relid
+		JOIN pg_catalog.pg_attribute AS a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
+		JOIN incsink.partition_def AS d ON d.partition_id = $1 AND a.attname = d.seq_column
+	WHERE p.datname = pg_catalog.current_database()
+		AND (EXISTS (SELECT FROM incsink.partition_state AS s
+				WHERE s.partition_id = $1 AND s.relid = p.relid)
+			OR EXISTS (SELECT FROM incsink.leaf_def AS l
+				WHERE l.partition_id = $1 AND l.relid = p.relid))
+	ORDER BY p.pid
+	LIMIT 1
+	$$;
+REVOKE ALL ON FUNCTION incsink_index_build(bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION incsink_index_build(bigint) TO pg_monitor;
+COMMENT ON FUNCTION incsink_index_build(bigint) IS 'the build of a partition''s index that is under way; source of the view incsink.stat_index';
+
 /*
  * ------------------------------------------------------------------
  * Views: columns are added behind those that there are, so that what users granted and built on them stays
@@ -162,7 +185,7 @@ SELECT k.partition_id,
 	COALESCE(n.nspname, d.schema_name) AS schema_name,
 	COALESCE(c.relname, d.table_name) AS table_name,
 	g.pid,
-	g.relid::regclass AS relation,
+	g.relation,
 	g.phase,
 	g.percent,
 	g.waits_for_pid,
@@ -175,20 +198,7 @@ FROM incsink.index_task AS k
 	LEFT JOIN incsink.partition_state AS s USING (partition_id)
 	LEFT JOIN pg_catalog.pg_class AS c ON c.oid = s.relid
 	LEFT JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-	LEFT JOIN LATERAL (
-		SELECT p.pid, p.relid, p.phase,
-			CASE WHEN p.blocks_total > 0 THEN 100 * p.blocks_done / p.blocks_total
-				WHEN p.tuples_total > 0 THEN 100 * p.tuples_done / p.tuples_total
-				END::pg_catalog.int4 AS percent,
-			NULLIF(p.current_locker_pid, 0)::pg_catalog.int4 AS waits_for_pid
-		FROM pg_catalog.pg_stat_progress_create_index AS p
-			JOIN pg_catalog.pg_index AS x ON x.indexrelid = p.index_relid
-			JOIN pg_catalog.pg_attribute AS a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0]
-		WHERE p.datname = pg_catalog.current_database() AND a.attname = d.seq_column
-			AND (p.relid = s.relid OR EXISTS (SELECT FROM incsink.leaf_def AS l
-				WHERE l.partition_id = k.partition_id AND l.relid = p.relid))
-		ORDER BY p.pid
-		LIMIT 1) AS g ON true;
+	LEFT JOIN LATERAL @extschema@.incsink_index_build(k.partition_id) AS g ON true;
 COMMENT ON VIEW incsink.stat_index IS 'tables that are preparing: their index on the numbers is still to be built, and new rows are exported when it is there';
 COMMENT ON COLUMN incsink.stat_index.pid IS 'process that builds it now; null if none does';
 COMMENT ON COLUMN incsink.stat_index.relation IS 'table, or leaf of a partitioned one, whose index is being built';
@@ -211,16 +221,23 @@ SELECT d.dataset,
 	d.attached_at,
 	h.last_drawn,
 	COALESCE(h.horizon, s.recorded_horizon) AS horizon,
-	s.error,
-	s.hint,
+	CASE WHEN s.partition_id IS NULL THEN 'partition ("' || d.dataset || '", "' || d.source
+			|| '") is not bound to a table of this database'
+		ELSE s.error END AS error,
+	CASE WHEN s.partition_id IS NULL THEN 'Run: SELECT incsink_adopt_database();'
+		WHEN s.error IS NOT NULL THEN s.hint
+		WHEN u.unnumbered THEN 'If it is not running: CALL incsink_renumber('
+			|| pg_catalog.quote_literal(s.relid::pg_catalog.regclass::pg_catalog.text) || ');'
+		END AS hint,
 	k.partition_id IS NOT NULL AS preparing,
 	k.percent AS preparing_percent,
 	CASE WHEN c.relkind = 'p' THEN (SELECT pg_catalog.count(*) FROM incsink.leaf_def AS l
 		WHERE l.partition_id = d.partition_id AND l.left_at_seq IS NULL) END AS leaves,
-	(SELECT pg_catalog.sum(b.row_estimate) FROM incsink.backlog_def AS b
-		WHERE b.partition_id = d.partition_id)::pg_catalog.int8 AS backlog_rows,
+	(SELECT b.row_estimate FROM incsink.backlog_def AS b
+		WHERE b.partition_id = d.partition_id) AS backlog_rows,
 	x.rows_lost,
-	x.last_loss_time
+	x.last_loss_time,
+	u.unnumbered
 FROM incsink.partition_def AS d
 	LEFT JOIN incsink.partition_state AS s USING (partition_id)
 	LEFT JOIN pg_catalog.pg_class AS c ON c.oid = s.relid
@@ -228,15 +245,23 @@ FROM incsink.partition_def AS d
 	LEFT JOIN @extschema@.incsink_stat_horizon() AS h USING (partition_id)
 	LEFT JOIN incsink.stat_index AS k USING (partition_id)
 	LEFT JOIN LATERAL (
+		SELECT d.had_rows
+			AND EXISTS (SELECT FROM incsink.sink_table_def AS t
+				WHERE t.partition_id = d.partition_id AND t.start <> 'now')
+			AND NOT EXISTS (SELECT FROM incsink.backlog_def AS b
+				WHERE b.partition_id = d.partition_id) AS unnumbered) AS u ON true
+	LEFT JOIN LATERAL (
 		SELECT COALESCE(pg_catalog.sum(y.row_count), 0)::pg_catalog.int8 AS rows_lost,
 			pg_catalog.max(y.lost_at) AS last_loss_time
 		FROM incsink.loss AS y
 		WHERE y.partition_id = d.partition_id) AS x ON true;
 COMMENT ON COLUMN incsink.partitions.had_rows IS 'the table had rows when it was attached, which have no number';
+COMMENT ON COLUMN incsink.partitions.hint IS 'what to do about it, or about unnumbered';
 COMMENT ON COLUMN incsink.partitions.preparing IS 'its index on the numbers is still to be built; see incsink.stat_index';
 COMMENT ON COLUMN incsink.partitions.preparing_percent IS 'how much of the present phase of building the index is done';
 COMMENT ON COLUMN incsink.partitions.leaves IS 'leaves of a partitioned table; null for an ordinary one';
 COMMENT ON COLUMN incsink.partitions.backlog_rows IS 'estimate, at attach, of the rows from before, if they can be exported';
+COMMENT ON COLUMN incsink.partitions.unnumbered IS 'sinks wait for rows from before that have no number yet: incsink_renumber() is running, or was broken off';
 COMMENT ON COLUMN incsink.partitions.rows_lost IS 'rows of leaves that were dropped before every sink had exported them, as far as they were counted';
 
 CREATE VIEW incsink.leaves AS
@@ -261,28 +286,31 @@ SELECT s.name AS sink,
 	p.source,
 	COALESCE(w.destination, '') AS destination,
 	CASE WHEN NOT s.enabled THEN 'paused'
-		WHEN ps.error IS NOT NULL THEN 'halted'
+		WHEN e.error IS NOT NULL THEN 'halted'
 		WHEN NULLIF(ds.state, '') IS NOT NULL THEN ds.state
 		WHEN i.intent_id IS NOT NULL THEN 'sending'
-		WHEN k.partition_id IS NOT NULL AND NOT b.inside THEN 'preparing'
+		WHEN k.partition_id IS NOT NULL AND b.rows_done IS NULL THEN 'preparing'
 		ELSE 'waiting' END AS state,
 	CASE WHEN NOT s.enabled THEN 'incsink_pause_sink() was called, or the sink was created so'
 		WHEN w.sink_id IS NULL THEN COALESCE(ds.reason, 'the watermark is missing')
-		WHEN COALESCE(ps.error, ds.reason) IS NOT NULL THEN COALESCE(ps.error, ds.reason)
-		WHEN k.partition_id IS NOT NULL AND NOT b.inside THEN
+		WHEN COALESCE(e.error, ds.reason) IS NOT NULL THEN COALESCE(e.error, ds.reason)
+		WHEN k.partition_id IS NOT NULL AND b.rows_done IS NULL THEN
 			CASE WHEN k.pid IS NOT NULL THEN 'the index on the numbers of ' || k.relation || ' is being built: ' || k.phase
 					|| COALESCE(', ' || k.percent || ' %', '') || COALESCE(', waiting for process ' || k.waits_for_pid, '')
 				WHEN k.last_error IS NOT NULL THEN 'the index on the numbers is not built yet: ' || k.last_error
 				ELSE 'the index on the numbers is not built yet' END
+		WHEN u.unnumbered THEN 'rows that the table had are not all numbered: incsink_renumber() is running or was broken off'
 		WHEN held.by IS NOT NULL THEN 'rows are held back by ' || held.by || ', which has inserted and is open since '
 			|| h.held_since
 		END AS reason,
 	CASE WHEN NOT s.enabled THEN 'Call incsink_resume_sink().'
-		WHEN ps.error IS NOT NULL THEN ps.hint
-		WHEN ds.reason IS NULL AND k.partition_id IS NOT NULL AND NOT b.inside THEN
+		WHEN e.error IS NOT NULL THEN e.hint
+		WHEN ds.reason IS NULL AND k.partition_id IS NOT NULL AND b.rows_done IS NULL THEN
 			CASE WHEN k.waits_for_pid IS NOT NULL THEN 'End that transaction: COMMIT, ROLLBACK, or pg_terminate_backend().'
 				WHEN k.pid IS NULL AND k.last_error IS NOT NULL THEN 'It is tried again. End what is in the way, or create the index yourself, CONCURRENTLY.'
 				END
+		WHEN ds.reason IS NULL AND u.unnumbered THEN 'If it is not running: CALL incsink_renumber('
+			|| pg_catalog.quote_literal(ps.relid::pg_catalog.regclass::pg_catalog.text) || ');'
 		WHEN ds.reason IS NULL AND held.by IS NOT NULL THEN 'End that transaction: COMMIT, ROLLBACK, or pg_terminate_backend().'
 		ELSE ds.hint END AS hint,
 	t.epoch,
@@ -311,6 +339,15 @@ FROM incsink.sink_table_def AS t
 	JOIN incsink.sink_def AS s USING (sink_id)
 	LEFT JOIN incsink.partition_def AS p USING (partition_id)
 	LEFT JOIN incsink.partition_state AS ps USING (partition_id)
+	LEFT JOIN LATERAL (
+		SELECT CASE WHEN ps.partition_id IS NOT NULL THEN ps.error
+				ELSE 'partition ("' || p.dataset || '", "' || p.source || '") is not bound to a table of this database'
+				END AS error,
+			CASE WHEN ps.partition_id IS NOT NULL THEN ps.hint
+				ELSE 'Run: SELECT incsink_adopt_database();' END AS hint) AS e ON true
+	LEFT JOIN LATERAL (
+		SELECT p.had_rows AND t.start <> 'now' AND NOT EXISTS (SELECT FROM incsink.backlog_def AS y
+			WHERE y.partition_id = t.partition_id) AS unnumbered) AS u ON true
 	LEFT JOIN @extschema@.incsink_stat_horizon() AS h USING (partition_id)
 	LEFT JOIN incsink.watermark AS w USING (sink_id, partition_id)
 	LEFT JOIN incsink.delivery_state AS ds
@@ -325,10 +362,8 @@ FROM incsink.sink_table_def AS t
 		LIMIT 1) AS i ON true
 	LEFT JOIN incsink.stat_index AS k ON k.partition_id = t.partition_id
 		LEFT JOIN LATERAL (
-		SELECT pg_catalog.count(*) > 0 AS inside,
-			CASE WHEN pg_catalog.count(*) > 0 THEN w.n END AS rows_done,
-			pg_catalog.sum(y.row_estimate)::pg_catalog.int8 AS row_estimate,
-			CASE WHEN pg_catalog.count(*) > 0 AND w.last_export_time > t.added_at THEN
+		SELECT w.n AS rows_done, y.row_estimate,
+			CASE WHEN w.last_export_time > t.added_at THEN
 				(w.n / EXTRACT(epoch FROM w.last_export_time - t.added_at))::pg_catalog.float8 END AS rate
 		FROM incsink.backlog_def AS y
 		WHERE y.partition_id = w.partition_id AND w.seq = 0 AND w.key IS DISTINCT FROM '[]') AS b ON true
@@ -352,7 +387,8 @@ WITH delivery AS MATERIALIZED (
 gravest AS (
 	SELECT DISTINCT ON (sink) sink, state, reason, hint
 	FROM delivery
-	ORDER BY sink, gravity NULLS FIRST, reason NULLS LAST, dataset, source, destination),
+	ORDER BY sink, state IN ('sending', 'waiting') AND reason IS NULL, gravity NULLS FIRST,
+		reason NULLS LAST, dataset, source, destination),
 total AS (
 	SELECT sink,
 		pg_catalog.count(*) AS deliveries,
@@ -414,7 +450,7 @@ GRANT SELECT ON incsink.leaves, incsink.stat_index TO pg_monitor;
 
 /* Last: they are called for what an update script drops, too. */
 CREATE EVENT TRIGGER incsink_ddl_end ON ddl_command_end
-	WHEN TAG IN ('ALTER TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'CREATE TABLE', 'ALTER SUBSCRIPTION', 'CREATE SUBSCRIPTION')
+	WHEN TAG IN ('ALTER SCHEMA', 'ALTER TABLE', 'CREATE FOREIGN TABLE', 'CREATE SCHEMA', 'CREATE TABLE', 'ALTER SUBSCRIPTION', 'CREATE SUBSCRIPTION')
 	EXECUTE FUNCTION incsink_ddl_end();
 ALTER EVENT TRIGGER incsink_ddl_end ENABLE ALWAYS;
 CREATE EVENT TRIGGER incsink_sql_drop ON sql_drop EXECUTE FUNCTION incsink_sql_drop();

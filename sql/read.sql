@@ -7,8 +7,9 @@ INSERT INTO logs VALUES (0, 'before it was attached');
 SELECT incsink_attach('logs');
 RESET client_min_messages;
 
--- Nothing to read.
+-- Nothing to read; the row that has no number, and no key, is mentioned.
 SELECT * FROM incsink_read_since('logs');
+SET client_min_messages = warning;
 SELECT incsink_horizon('logs')->>'seq' AS horizon, incsink_last_token('logs')->>'seq' AS last;
 
 INSERT INTO logs SELECT i, 'row ' || i, '2024-02-29 12:00:00.5+00'::timestamptz + i * interval '1 day', 'secret' FROM generate_series(1, 6) i;

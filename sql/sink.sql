@@ -302,7 +302,7 @@ FROM incsink.sink_table_def t JOIN incsink.sink_def s USING (sink_id)
 	JOIN incsink.partition_def p USING (partition_id) JOIN incsink.watermark w USING (sink_id, partition_id)
 WHERE p.dataset = 'shop4' ORDER BY s.name COLLATE "C";
 SELECT * FROM positions;
-UPDATE incsink.watermark SET n = 1, key = '[1, "1", "x"]', sent_n = 1
+UPDATE incsink.watermark SET n = 1, key = '["1", "x"]', sent_n = 1
 WHERE partition_id = (SELECT partition_id FROM incsink.partition_def WHERE dataset = 'shop4');
 SELECT incsink_alter_sink('plain', 'http://localhost:1/ingest', watermark => 'restart');
 SELECT incsink_alter_sink('y', 'http://localhost/x', watermark => 'restart');

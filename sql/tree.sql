@@ -289,6 +289,60 @@ RESET ROLE;
 DROP TABLE own, own_3;
 SELECT incsink_forget_partition('public.own');
 
+-- A user's event trigger finds its tables, whatever is done to leaves.
+CREATE TABLE ddl_log (tag text);
+CREATE FUNCTION log_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO ddl_log VALUES (tg_tag); END$$;
+CREATE TABLE again (id bigint) PARTITION BY RANGE (id);
+SELECT incsink_attach('again');
+CREATE EVENT TRIGGER log_ddl ON ddl_command_end EXECUTE FUNCTION log_ddl();
+CREATE TABLE again_1 (id bigint, ingest_seq bigint NOT NULL);
+ALTER TABLE again ATTACH PARTITION again_1 FOR VALUES FROM (0) TO (100);
+INSERT INTO again_1 (id) VALUES (1);
+ALTER TABLE again DETACH PARTITION again_1;
+ALTER TABLE again ATTACH PARTITION again_1 FOR VALUES FROM (0) TO (100);
+INSERT INTO again_1 (id) VALUES (2);
+SELECT * FROM stored('again');
+SELECT tag, count(*) FROM ddl_log GROUP BY tag ORDER BY tag COLLATE "C";
+DROP EVENT TRIGGER log_ddl;
+DROP FUNCTION log_ddl();
+DROP TABLE ddl_log;
+
+-- Leaves and branches that come while it is not attached are numbered when it is again.
+SELECT incsink_detach('again');
+CREATE TABLE again_2 (id bigint, ingest_seq bigint NOT NULL);
+ALTER TABLE again ATTACH PARTITION again_2 FOR VALUES FROM (100) TO (200);
+CREATE TABLE again_b PARTITION OF again FOR VALUES FROM (200) TO (400) PARTITION BY RANGE (id);
+CREATE TABLE again_b_1 PARTITION OF again_b FOR VALUES FROM (200) TO (300);
+SELECT incsink_attach('again');
+INSERT INTO again_2 (id) VALUES (100);
+INSERT INTO again_b (id) VALUES (200);
+SELECT * FROM stored('again');
+SELECT * FROM numbered('again') WHERE doc ~ '[12]00';
+
+-- Without the column no leaf is noted, and no command fails because of it.
+BEGIN;
+ALTER TABLE again RENAME COLUMN ingest_seq TO another;
+CREATE TABLE again_4 PARTITION OF again FOR VALUES FROM (400) TO (500);
+ALTER TABLE again DETACH PARTITION again_1;
+ROLLBACK;
+
+-- A schema is renamed: its tables are known by their new names at once.
+BEGIN;
+CREATE SCHEMA regress_incsink_before;
+ALTER TABLE again SET SCHEMA regress_incsink_before;
+ALTER TABLE again_1 SET SCHEMA regress_incsink_before;
+ALTER SCHEMA regress_incsink_before RENAME TO regress_incsink_after;
+SELECT schema_name, table_name FROM incsink.partition_def WHERE table_name = 'again';
+SELECT schema_name, table_name FROM incsink.leaf_def WHERE table_name LIKE 'again%' ORDER BY 2;
+ROLLBACK;
+
+-- A branch that has left does not keep its table from being dropped.
+ALTER TABLE again DETACH PARTITION again_b;
+DROP TABLE again;
+SELECT leaf FROM leaves WHERE leaf LIKE 'again%';
+DROP TABLE again_b;
+SELECT incsink_forget_partition('public.again');
+
 -- What was restarted is confirmed.
 CREATE TABLE confirmed (id bigint) PARTITION BY HASH (id);
 CREATE TABLE confirmed_0 PARTITION OF confirmed FOR VALUES WITH (MODULUS 1, REMAINDER 0);

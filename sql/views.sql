@@ -97,8 +97,11 @@ SELECT sink, state, lag_rows FROM incsink.status ORDER BY sink COLLATE "C";
 SELECT sink, owner FROM incsink.sinks ORDER BY sink COLLATE "C";
 SELECT sink, schema_name, table_name FROM incsink.sink_tables ORDER BY dataset COLLATE "C";
 DELETE FROM incsink.partition_state;
-SELECT dataset, table_exists, horizon FROM incsink.partitions ORDER BY dataset COLLATE "C";
+SELECT dataset, table_exists, horizon, error, hint FROM incsink.partitions ORDER BY dataset COLLATE "C";
 SELECT dataset, state FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+UPDATE incsink.sink_def SET enabled = true;
+SELECT dataset, state, reason, hint FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+UPDATE incsink.sink_def SET enabled = false;
 DELETE FROM incsink.partition_def;
 SELECT sink, dataset, state FROM incsink.stat_delivery;
 SELECT sink, state FROM incsink.status ORDER BY sink COLLATE "C";
@@ -110,13 +113,12 @@ UPDATE incsink.sink_def SET enabled = true;
 UPDATE incsink.watermark SET seq = 0, n = 0, key = NULL;
 SELECT dataset, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
 FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
-INSERT INTO incsink.backlog_def (partition_id, part, schema_name, table_name, relid, key_columns, last_key, row_estimate)
-SELECT partition_id, part, 'public', 'orders', 'orders'::regclass, '{id}', '["9"]', part * 500
-FROM delivery('shop'), generate_series(1, 2) AS part;
+INSERT INTO incsink.backlog_def (partition_id, key_columns, key_types, last_key, row_estimate)
+SELECT partition_id, '{id}', '{integer}', '["9"]', 1500 FROM delivery('shop');
 SELECT dataset, had_rows, backlog_rows FROM incsink.partitions ORDER BY dataset COLLATE "C";
 SELECT dataset, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
 FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
-UPDATE incsink.watermark AS w SET n = 300, key = '[1, "7"]', last_export_time = t.added_at + interval '10 seconds'
+UPDATE incsink.watermark AS w SET n = 300, key = '["7"]', last_export_time = t.added_at + interval '10 seconds'
 FROM incsink.sink_table_def AS t WHERE t.sink_id = w.sink_id AND t.partition_id = w.partition_id;
 SELECT dataset, state, position, backlog_rows_done, backlog_rows_estimate, backlog_rows_per_second, extract(epoch FROM backlog_eta) AS eta
 FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
@@ -144,6 +146,24 @@ SELECT dataset, state FROM incsink.stat_delivery WHERE dataset = 'shop';
 DELETE FROM incsink.index_task;
 UPDATE incsink.watermark SET seq = 1, n = 0, key = NULL;
 SELECT dataset, position, backlog_rows_done, backlog_rows_estimate FROM incsink.stat_delivery WHERE dataset = 'shop';
+ROLLBACK;
+
+-- They were to be exported, and got numbers instead, but not all of them yet.
+BEGIN;
+UPDATE incsink.sink_def SET enabled = true;
+SELECT dataset, had_rows, unnumbered, hint FROM incsink.partitions ORDER BY dataset COLLATE "C";
+UPDATE incsink.sink_table_def SET start = 'beginning';
+SELECT dataset, had_rows, unnumbered, hint FROM incsink.partitions ORDER BY dataset COLLATE "C";
+SELECT dataset, state, reason, hint FROM incsink.stat_delivery ORDER BY dataset COLLATE "C";
+-- also beside a delivery that is sending
+INSERT INTO incsink.intent (intent_id, batch_id, sink_id, partition_id, destination, epoch, since_seq, until_seq,
+	row_count, byte_count, digests, encoding)
+SELECT 1, 'batch', sink_id, partition_id, '', 'e', 1, 2, 1, 1, '{}', '{}' FROM delivery('public.logs');
+SELECT state, reason, hint FROM incsink.status WHERE sink = 'all';
+-- what halts it comes first
+UPDATE incsink.partition_state SET error = 'the sequence was restarted', hint = 'Repair it.';
+SELECT dataset, unnumbered, hint FROM incsink.partitions ORDER BY dataset COLLATE "C";
+SELECT state, reason, hint FROM incsink.status WHERE sink = 'all';
 ROLLBACK;
 
 -- Leaves of partitioned tables, and what was lost with them.

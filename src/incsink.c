@@ -94,8 +94,9 @@ UtilityHook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *statement = pstmt->utilityStmt;
-	bool		is_copy = IsA(statement, CopyStmt);
-	bool		finishes_prepared = false;
+	volatile bool is_copy = IsA(statement, CopyStmt);
+	volatile bool finishes_prepared = false;
+	DropCounts	outer;
 
 	if (is_copy)
 		RefuseExplicitSeqInCopy((CopyStmt *) statement);
@@ -106,10 +107,19 @@ UtilityHook(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		finishes_prepared = kind == TRANS_STMT_COMMIT_PREPARED || kind == TRANS_STMT_ROLLBACK_PREPARED;
 	}
 
-	if (previous_utility_hook)
-		previous_utility_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	outer = BeginDropCounts();
+	PG_TRY();
+	{
+		if (previous_utility_hook)
+			previous_utility_hook(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		EndDropCounts(outer);
+	}
+	PG_END_TRY();
 
 	/* A COMMIT may have freed its own statement: only the flags are used here. */
 	if (finishes_prepared)

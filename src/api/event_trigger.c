@@ -1,6 +1,6 @@
 /*
  * event_trigger.c
- *		What the event triggers do: DDL on attached trees, and new subscriptions.
+ *		What the event triggers do: DDL on attached trees, new names, and new subscriptions.
  *
  * They see every CREATE TABLE, ALTER TABLE and DROP of the database, so they look at
  * as little as they can before they know that it concerns them; they raise what
@@ -79,6 +79,42 @@ ChangedTables(void)
 	return tables;
 }
 
+/* A dump that is made next finds an attached table by its new name. */
+static void
+TakeNewNames(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	SqlSession	session;
+	Partition  *partition;
+
+	SqlBegin(&session);
+	partition = LoadPartitionByRelation(relid, context);
+	if (partition)
+		RefreshNames(partition);
+	SqlEnd(&session);
+}
+
+static bool
+IsSchemaCommand(Node *statement)
+{
+	return (IsA(statement, RenameStmt) && ((RenameStmt *) statement)->renameType == OBJECT_SCHEMA) ||
+		(IsA(statement, AlterOwnerStmt) && ((AlterOwnerStmt *) statement)->objectType == OBJECT_SCHEMA);
+}
+
+/* A schema has got another name: any partition may be in it. */
+static void
+TakeNewSchemaNames(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	SqlSession	session;
+	ListCell   *cell;
+
+	SqlBegin(&session);
+	foreach(cell, LoadPartitions(context))
+		RefreshNames(lfirst(cell));
+	SqlEnd(&session);
+}
+
 static void
 SyncTable(Oid relid)
 {
@@ -91,6 +127,7 @@ SyncTable(Oid relid)
 	root = AttachedRoot(relid);
 	if (OidIsValid(root))
 		SyncLeaves(root);
+	TakeNewNames(OidIsValid(root) ? root : relid);
 }
 
 Datum
@@ -103,6 +140,8 @@ incsink_ddl_end(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (IsSubscriptionCommand(event->parsetree))
 		GuardSubscribedTables(get_namespace_name(get_func_namespace(fcinfo->flinfo->fn_oid)));
+	else if (IsSchemaCommand(event->parsetree))
+		TakeNewSchemaNames();
 	else
 		foreach(cell, ChangedTables())
 			SyncTable(lfirst_oid(cell));
@@ -139,6 +178,5 @@ incsink_sql_drop(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	foreach(cell, DroppedLeaves())
 		NoteDroppedLeaf(lfirst_oid(cell));
-	ForgetDropCounts();
 	PG_RETURN_NULL();
 }

@@ -28,10 +28,10 @@ PG_FUNCTION_INFO_V1(incsink_flush);
 /* One table of the sink, and how far it has to get. */
 typedef struct FlushTable
 {
-	Partition  *partition;
-	char	  **columns;
-	int			ncolumns;
-	char	   *filter;
+	int64		partition_id;
+	char	   *name;			/* for messages */
+	SinkTable  *definition;
+	Partition  *partition;		/* as it is in this round */
 	bool		is_known;		/* the last number drawn could be read */
 	int64		target;
 	bool		is_done;
@@ -46,6 +46,7 @@ typedef struct Flush
 	List	   *tables;			/* of FlushTable */
 	bool		is_done;
 	MemoryContext context;		/* of all this */
+	MemoryContext round;		/* of what one look at the tables needs */
 } Flush;
 
 /*
@@ -79,7 +80,7 @@ CheckHasDrawnNothing(const Partition *partition)
 }
 
 static void
-AddFlushTable(Flush *flush, const SinkTable *table)
+AddFlushTable(Flush *flush, SinkTable *table)
 {
 	Partition  *partition = LoadPartition(table->partition_id, flush->context);
 	FlushTable *entry;
@@ -89,10 +90,9 @@ AddFlushTable(Flush *flush, const SinkTable *table)
 		return;
 	CheckHasDrawnNothing(partition);
 	entry = MemoryContextAllocZero(flush->context, sizeof(FlushTable));
-	entry->partition = partition;
-	entry->columns = table->columns;
-	entry->ncolumns = table->ncolumns;
-	entry->filter = table->filter;
+	entry->partition_id = table->partition_id;
+	entry->name = partition->table_name;
+	entry->definition = table;
 	old = MemoryContextSwitchTo(flush->context);
 	flush->tables = lappend(flush->tables, entry);
 	MemoryContextSwitchTo(old);
@@ -124,22 +124,33 @@ LoadFlush(Flush *flush)
 	SqlEnd(&session);
 }
 
-/* The least position of the table's destinations, in CurrentMemoryContext. */
+pg_noreturn static void
+RaiseNotExported(const Flush *flush, const FlushTable *table)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("sink \"%s\" does not export table \"%s\" any more",
+					flush->name, table->name)));
+}
+
+/*
+ * The partition as it is now, in table->partition, and the least position of its
+ * destinations; both in CurrentMemoryContext.
+ */
 static Position
-LoadPosition(const Flush *flush, const FlushTable *table)
+LoadRound(const Flush *flush, FlushTable *table)
 {
 	MemoryContext context = CurrentMemoryContext;
 	SqlSession	session;
 	Position	position;
 
 	SqlBegin(&session);
-	if (SqlRun("SELECT seq, n, key FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
+	table->partition = LoadPartition(table->partition_id, context);
+	if (table->partition == NULL ||
+		SqlRun("SELECT seq, n, key FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2"
 			   " ORDER BY seq, n LIMIT 1",
-			   SqlInt8(flush->sink_id), SqlInt8(table->partition->partition_id)) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("sink \"%s\" does not export table \"%s\" any more",
-						flush->name, table->partition->table_name)));
+			   SqlInt8(flush->sink_id), SqlInt8(table->partition_id)) == 0)
+		RaiseNotExported(flush, table);
 	position.seq = SqlGetInt8(0, 1);
 	position.n = SqlGetInt8(0, 2);
 	position.key = SqlGetJsonb(0, 3, context);
@@ -148,8 +159,29 @@ LoadPosition(const Flush *flush, const FlushTable *table)
 }
 
 /*
+ * Its index cannot be built before the snapshot of this very call is gone
+ * (CREATE INDEX CONCURRENTLY waits for it), and nothing is exported before.
+ */
+pg_noreturn static void
+RaisePreparing(const Partition *partition)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" is being prepared: its index on \"%s\" is not built yet",
+					partition->schema_name, partition->table_name, partition->seq_column),
+			 errhint("Call incsink_flush() again when incsink.partitions does not show it as preparing any more.")));
+}
+
+/* Are there rows from before that have neither numbers yet nor a place in a backlog? */
+static bool
+IsUnnumbered(const FlushTable *table)
+{
+	return table->partition->had_rows && table->partition->backlog == NULL &&
+		strcmp(table->definition->start, "now") != 0;
+}
+
+/*
  * Numbers of transactions that were rolled back, and rows that a filter passes over.
- * Not so while the index on the numbers is being built.
  */
 static bool
 RangeIsEmpty(const Flush *flush, const FlushTable *table, Position since)
@@ -160,9 +192,9 @@ RangeIsEmpty(const Flush *flush, const FlushTable *table, Position since)
 	bool		empty;
 
 	options.role = flush->owner;
-	options.columns = table->columns;
-	options.ncolumns = table->ncolumns;
-	options.filter = table->filter;
+	options.columns = table->definition->columns;
+	options.ncolumns = table->definition->ncolumns;
+	options.filter = table->definition->filter;
 	if (ReaderOpen(table->partition, &options, &reader) != READER_OK)
 		return false;
 	empty = ReaderStart(reader, since, until) == READER_OK && ReaderNext(reader) == NULL;
@@ -173,8 +205,8 @@ RangeIsEmpty(const Flush *flush, const FlushTable *table, Position since)
 static bool
 TableIsFlushed(const Flush *flush, FlushTable *table)
 {
+	Position	position = LoadRound(flush, table);
 	CurrentState state = FindCurrentState(table->partition);
-	Position	position;
 
 	if (!table->is_known && state.drawn_known)
 	{
@@ -183,8 +215,9 @@ TableIsFlushed(const Flush *flush, FlushTable *table)
 	}
 	if (!table->is_known)
 		return false;
-	position = LoadPosition(flush, table);
-	if (table->partition->nparts > 0 && !BacklogIsOver(position))
+	if (table->partition->preparing && position.seq < table->target)
+		RaisePreparing(table->partition);
+	if (IsUnnumbered(table) || (table->partition->backlog != NULL && !BacklogIsOver(position)))
 		return false;
 	if (position.seq >= table->target)
 		return true;
@@ -194,8 +227,10 @@ TableIsFlushed(const Flush *flush, FlushTable *table)
 static void
 LookAtTables(Flush *flush)
 {
+	MemoryContext old = MemoryContextSwitchTo(flush->round);
 	ListCell   *cell;
 
+	MemoryContextReset(flush->round);
 	flush->is_done = true;
 	foreach(cell, flush->tables)
 	{
@@ -204,6 +239,7 @@ LookAtTables(Flush *flush)
 		table->is_done = table->is_done || TableIsFlushed(flush, table);
 		flush->is_done = flush->is_done && table->is_done;
 	}
+	MemoryContextSwitchTo(old);
 }
 
 /*
@@ -285,6 +321,7 @@ incsink_flush(PG_FUNCTION_ARGS)
 	flush.name = RequireText(fcinfo, 0, "sink");
 	flush.user = GetUserId();
 	flush.context = CurrentMemoryContext;
+	flush.round = AllocSetContextCreate(CurrentMemoryContext, "incsink flush round", ALLOCSET_DEFAULT_SIZES);
 	RequireArgument(fcinfo, 1, "timeout");
 	timeout = TimeoutMilliseconds(PG_GETARG_INTERVAL_P(1));
 	CheckTransaction();

@@ -34,7 +34,7 @@ TokenAt(const Partition *partition, int64 seq)
 {
 	Position	position = {.seq = seq};
 
-	if (seq == 0 && partition->nparts > 0)
+	if (seq == 0 && partition->backlog != NULL)
 		position.key = BacklogOverKey();
 	FlushAllWal();
 	return JsonbPGetDatum(MakeToken(partition->tag, position));

@@ -71,6 +71,16 @@ CheckColumns(const Partition *partition, char **columns, int ncolumns)
 }
 
 void
+RaiseBeingChanged(const Partition *partition)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s.%s\" or its index on \"%s\" is being changed",
+					partition->schema_name, partition->table_name, partition->seq_column),
+			 errhint("Try again.")));
+}
+
+void
 RaiseTokenAhead(const Partition *partition)
 {
 	ereport(ERROR,
@@ -83,23 +93,20 @@ RaiseTokenAhead(const Partition *partition)
 bool
 IsInBacklog(const Partition *partition, Position position)
 {
-	return partition->nparts > 0 && !BacklogIsOver(position);
+	return partition->backlog != NULL && !BacklogIsOver(position);
 }
 
 void
 CheckKeyPrivileges(const Partition *partition, Relation rel)
 {
-	for (int i = 0; i < partition->nparts; i++)
+	const Backlog *backlog = partition->backlog;
+
+	for (int i = 0; backlog != NULL && i < backlog->nkeys; i++)
 	{
-		const BacklogPart *part = &partition->parts[i];
+		AttrNumber	attnum = get_attnum(RelationGetRelid(rel), backlog->key_columns[i]);
 
-		for (int column = 0; column < part->nkeys; column++)
-		{
-			AttrNumber	attnum = get_attnum(RelationGetRelid(rel), part->key_columns[column]);
-
-			if (attnum > 0)
-				CheckReadPrivileges(rel, GetUserId(), &attnum, 1, NULL);
-		}
+		if (attnum > 0)
+			CheckReadPrivileges(rel, GetUserId(), &attnum, 1, NULL);
 	}
 }
 

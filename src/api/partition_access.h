@@ -29,6 +29,9 @@ extern bool IsInBacklog(const Partition *partition, Position position);
  */
 extern void CheckKeyPrivileges(const Partition *partition, Relation rel);
 
+/* What is to be read is gone or changed just now. */
+extern void RaiseBeingChanged(const Partition *partition);
+
 /* The token is above the last number drawn. */
 extern void RaiseTokenAhead(const Partition *partition);
 

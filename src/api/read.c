@@ -76,16 +76,6 @@ TakeArguments(FunctionCallInfo fcinfo, ReadRequest *request)
 	request->wait = WaitMilliseconds(fcinfo, 4);
 }
 
-static void
-RaiseBeingChanged(const Partition *partition)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s.%s\" or its index on \"%s\" is being changed",
-					partition->schema_name, partition->table_name, partition->seq_column),
-			 errhint("Try again.")));
-}
-
 /*
  * Opens the reader with the caller's rights; policies are for the executor.  The
  * caller has made sure that the partition is sound.
@@ -134,6 +124,8 @@ CopyRange(Reader *reader, RowWriter *writer, const Partition *partition, Positio
 			before = (Position) {.seq = position.seq};
 		left--;
 	}
+	if (ReaderStopped(reader))
+		RaiseBeingChanged(partition);
 	return left;
 }
 
@@ -195,6 +187,20 @@ RefusePreparing(const Partition *partition)
 			 errhint("incsink.partitions shows how far it is; what the table had when it was attached can be read already, from the beginning.")));
 }
 
+/* Rows from before the table was attached that have no order to be read in. */
+static void
+MentionUnreadable(const Partition *partition)
+{
+	if (!partition->had_rows || partition->backlog != NULL)
+		return;
+	ereport(NOTICE,
+			(errmsg("rows that table \"%s.%s\" had when it was attached and that have no number are not returned",
+					partition->schema_name, partition->table_name),
+			 errhint("Run: CALL incsink_renumber(%s); then they are.",
+					 quote_literal_cstr(quote_qualified_identifier(partition->schema_name,
+																   partition->table_name)))));
+}
+
 /* All variants end here: checks first, all of them before any row is read. */
 static Datum
 ReadSince(FunctionCallInfo fcinfo, ReadRequest *request)
@@ -207,6 +213,8 @@ ReadSince(FunctionCallInfo fcinfo, ReadRequest *request)
 	CheckColumns(partition, request->columns, request->ncolumns);
 	if (request->since)
 		since = AcceptToken(partition, request->since);
+	else
+		MentionUnreadable(partition);
 	if (partition->preparing && !IsInBacklog(partition, since))
 		RefusePreparing(partition);
 	state = FindCurrentState(partition);

@@ -45,7 +45,7 @@ typedef struct PolicyRead
 	int64		left;			/* rows that may still come */
 	Position	position;		/* of the last row written, but for ties */
 	/* of the query that runs */
-	const BacklogPart *part;	/* NULL: rows with numbers */
+	const Backlog *backlog;		/* NULL: rows with numbers */
 	bool		tied;			/* the next row has the last one's number */
 	RowWriter  *writer;
 } PolicyRead;
@@ -136,7 +136,7 @@ AddBound(const PolicyRead *read, ReadQuery *query, const KeyIndex *key, Strategy
 		 const Datum *values)
 {
 	TupleDesc	desc = RelationGetDescr(read->rel);
-	const BacklogPart *part = read->part;
+	const Backlog *backlog = read->backlog;
 	char	   *operator = NULL;
 
 	for (int i = 0; i < key->nkeys; i++)
@@ -148,12 +148,12 @@ AddBound(const PolicyRead *read, ReadQuery *query, const KeyIndex *key, Strategy
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("the backlog of table \"%s\" cannot be read under row-level security: the types of (%s) are compared by operators of different schemas",
 							RelationDisplayName(read->rel),
-							KeyColumnNames(part->key_columns, part->nkeys)),
+							KeyColumnNames(backlog->key_columns, backlog->nkeys)),
 					 errhint("Read it as a role that policies do not apply to, or from a token behind the backlog.")));
 		operator = own;
 	}
 	appendStringInfo(&query->text, " AND ROW(%s) %s ROW(",
-					 KeyColumnNames(part->key_columns, part->nkeys), operator);
+					 KeyColumnNames(backlog->key_columns, backlog->nkeys), operator);
 	for (int i = 0; i < key->nkeys; i++)
 		appendStringInfo(&query->text, "%s$%d", i > 0 ? ", " : "",
 						 AddParameter(query,
@@ -166,16 +166,12 @@ AddBound(const PolicyRead *read, ReadQuery *query, const KeyIndex *key, Strategy
 static void
 FindKeyColumns(const PolicyRead *read, KeyIndex *key)
 {
+	RequireKeyColumns(read->rel, read->backlog);
 	memset(key, 0, sizeof(KeyIndex));
-	key->nkeys = read->part->nkeys;
+	key->nkeys = read->backlog->nkeys;
 	for (int i = 0; i < key->nkeys; i++)
 	{
-		key->attnums[i] = get_attnum(RelationGetRelid(read->rel), read->part->key_columns[i]);
-		if (key->attnums[i] <= 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_COLUMN),
-					 errmsg("column \"%s\" of table \"%s\" does not exist any more, but its backlog is read by it",
-							read->part->key_columns[i], RelationDisplayName(read->rel))));
+		key->attnums[i] = get_attnum(RelationGetRelid(read->rel), read->backlog->key_columns[i]);
 	}
 }
 
@@ -184,7 +180,7 @@ static void
 BuildBacklogQuery(const PolicyRead *read, ReadQuery *query)
 {
 	TupleDesc	desc = RelationGetDescr(read->rel);
-	char	   *columns = KeyColumnNames(read->part->key_columns, read->part->nkeys);
+	char	   *columns = KeyColumnNames(read->backlog->key_columns, read->backlog->nkeys);
 	KeyIndex	key;
 
 	FindKeyColumns(read, &key);
@@ -193,14 +189,11 @@ BuildBacklogQuery(const PolicyRead *read, ReadQuery *query)
 	AddTable(read, query);
 	appendStringInfo(&query->text, " WHERE %s OPERATOR(pg_catalog.=) 0",
 					 quote_identifier(read->partition->seq_column));
-	if (read->partition->tree)
-		appendStringInfo(&query->text, " AND tableoid OPERATOR(pg_catalog.=) $%d",
-						 AddParameter(query, OIDOID, ObjectIdGetDatum(read->part->relid)));
-	if (BacklogKeyPart(read->position.key) == read->part->part)
+	if (read->position.key != NULL)
 		AddBound(read, query, &key, BTGreaterStrategyNumber,
-				 BacklogKeyValues(desc, &key, read->position.key, true));
+				 BacklogKeyValues(desc, &key, read->position.key));
 	AddBound(read, query, &key, BTLessEqualStrategyNumber,
-			 BacklogKeyValues(desc, &key, read->part->last_key, false));
+			 BacklogKeyValues(desc, &key, read->backlog->last_key));
 	appendStringInfo(&query->text, " ORDER BY %s", columns);
 }
 
@@ -256,12 +249,12 @@ NumberedPosition(PolicyRead *read, TupleTableSlot *slot)
 static Position
 BacklogPosition(PolicyRead *read, TupleTableSlot *slot)
 {
-	KeyIndex	key = {.nkeys = read->part->nkeys};
+	KeyIndex	key = {.nkeys = read->backlog->nkeys};
 
 	for (int i = 0; i < key.nkeys; i++)
 		key.attnums[i] = read->nattnums + 1 + i;
 	read->position.n++;
-	return (Position) {.n = read->position.n, .key = BacklogKeyOf(&key, read->part->part, slot)};
+	return (Position) {.n = read->position.n, .key = BacklogKeyOf(&key, slot)};
 }
 
 /* Writes what the last fetch brought; output functions see pinned settings. */
@@ -277,7 +270,7 @@ WriteFetched(PolicyRead *read, TupleTableSlot *slot)
 		Position	position;
 
 		ExecStoreHeapTuple(SPI_tuptable->vals[row], slot, false);
-		position = read->part ? BacklogPosition(read, slot) : NumberedPosition(read, slot);
+		position = read->backlog ? BacklogPosition(read, slot) : NumberedPosition(read, slot);
 		MemoryContextSwitchTo(old);
 		WriteRow(read->writer, slot, position);
 	}
@@ -318,17 +311,15 @@ WriteAll(PolicyRead *read, ReadQuery *query)
 static void
 ReadBacklog(PolicyRead *read)
 {
-	for (int i = 0; i < read->partition->nparts && read->left > 0; i++)
-	{
-		ReadQuery	query;
+	ReadQuery	query;
 
-		read->part = &read->partition->parts[i];
-		if (read->part->part < BacklogKeyPart(read->position.key))
-			continue;
+	if (read->left > 0)
+	{
+		read->backlog = read->partition->backlog;
 		BuildBacklogQuery(read, &query);
 		WriteAll(read, &query);
 	}
-	read->part = NULL;
+	read->backlog = NULL;
 	read->position.key = BacklogOverKey();
 }
 

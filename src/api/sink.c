@@ -353,10 +353,10 @@ incsink_drop_sink(PG_FUNCTION_ARGS)
 		PG_RETURN_VOID();
 	}
 	sink = LockOwnSink(name, user);
-	foreach(cell, ListPartitions(sink))
-		(void) RemoveSinkTable(sink->sink_id, *(int64 *) lfirst(cell));
 	(void) SqlRun("DELETE FROM incsink.sink_dataset_def WHERE sink_id = $1",
 				  SqlInt8(sink->sink_id));
+	foreach(cell, ListPartitions(sink))
+		(void) RemoveSinkTable(sink->sink_id, *(int64 *) lfirst(cell));
 	(void) SqlRun("DELETE FROM incsink.sink_def WHERE sink_id = $1", SqlInt8(sink->sink_id));
 	InvalidateDefinitions();
 	SqlEnd(&session);

@@ -144,7 +144,7 @@ CheckObjectKey(const SinkDefinition *sink, const Partition *partition)
 	values.epoch = "1-00000000";
 	values.ext = sink->options->format;
 	values.time = GetCurrentTimestamp();
-	if (partition->nparts > 0)
+	if (partition->backlog != NULL)
 		values.since = values.until = POSITION_BACKLOG_END;
 	(void) ExpandKey(sink->options->key, &values);
 }

@@ -283,7 +283,7 @@ incsink_test_batches(PG_FUNCTION_ARGS)
 	SqlEnd(&session);
 	if (partition == NULL || !ReadSequence(partition->sequence, &reading))
 		elog(ERROR, "not attached");
-	in_backlog = partition->nparts > 0;
+	in_backlog = partition->backlog != NULL;
 	ByteBufferInit(&body, 1024);
 	initStringInfo(&lines);
 	while (in_backlog || position.seq < reading.last_drawn)

@@ -11,6 +11,7 @@
 
 #include "access/relation.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -148,6 +149,8 @@ DescribePartition(const AttachRequest *request, const char *column)
 				 errhint("Try again when that session's transaction has ended.")));
 	partition->sequence_relfilenode = reading.relfilenode;
 	partition->highest_seq = reading.last_drawn;
+	if (!OthersHaveDrawn(partition->sequence))
+		partition->recorded_horizon = reading.last_drawn;
 	return partition;
 }
 
@@ -174,10 +177,10 @@ BacklogHint(const Partition *partition)
 {
 	if (!partition->had_rows)
 		return NULL;
-	if (partition->nparts > 0)
+	if (partition->backlog != NULL)
 		return psprintf("The rows that are there come first, in the order of (%s), in sinks that do not say start => 'now'.",
-						KeyColumnNames(partition->parts[0].key_columns, partition->parts[0].nkeys));
-	return psprintf("The rows that are there cannot be read in order: no unique index has only NOT NULL columns. Sinks must say start => 'now', or run: CALL incsink_renumber(%s);",
+						KeyColumnNames(partition->backlog->key_columns, partition->backlog->nkeys));
+	return psprintf("The rows that are there cannot be read in order: no unique index on NOT NULL columns serves. Sinks must say start => 'now', or run: CALL incsink_renumber(%s);",
 					quote_literal_cstr(QuotedRelationName(partition->relid)));
 }
 
@@ -227,28 +230,26 @@ IsAttachedAlready(Oid relid)
 static void
 DescribeRows(Partition *partition, Oid relid, bool reuses)
 {
-	List	   *relations = partition->tree ? ListTreeLeaves(relid) : list_make1_oid(relid);
-	bool		readable = true;
+	Relation	rel = relation_open(relid, NoLock);
+	const char *column = reuses ? SEQ_COLUMN : NULL;
+	Backlog    *backlog = partition->tree ? DescribeTreeBacklog(rel, ListTreeLeaves(relid), column)
+		: DescribeBacklog(rel, reuses ? get_attnum(relid, SEQ_COLUMN) : InvalidAttrNumber, NULL);
+
+	relation_close(rel, NoLock);
+	partition->had_rows = backlog != NULL;
+	if (backlog != NULL && backlog->nkeys > 0)
+		partition->backlog = backlog;
+}
+
+/* A leaf or branch that came while the tree was not attached may have come without it. */
+static void
+SetTreeDefaults(const Partition *partition)
+{
+	List	   *relations = find_all_inheritors(partition->relid, NoLock, NULL);
 	ListCell   *cell;
 
-	partition->parts = palloc0(sizeof(BacklogPart) * (list_length(relations) + 1));
-	foreach(cell, relations)
-	{
-		Relation	rel = relation_open(lfirst_oid(cell), NoLock);
-		AttrNumber	attnum = reuses ? get_attnum(lfirst_oid(cell), SEQ_COLUMN) : InvalidAttrNumber;
-		BacklogPart *part = DescribeBacklog(rel, attnum);
-
-		relation_close(rel, NoLock);
-		if (part == NULL)
-			continue;
-		partition->had_rows = true;
-		readable = readable && part->nkeys > 0;
-		partition->parts[partition->nparts] = *part;
-		partition->parts[partition->nparts].part = partition->nparts + 1;
-		partition->nparts++;
-	}
-	if (!readable)
-		partition->nparts = 0;
+	for_each_from(cell, relations, 1)
+		SetLeafDefault(partition, lfirst_oid(cell));
 }
 
 /* Everything that is done to the table itself. */
@@ -293,10 +294,11 @@ AttachTable(AttachRequest *request)
 	PrepareTable(request, &rows, reuses);
 	partition = DescribePartition(request, request->adopt ? request->adopt : SEQ_COLUMN);
 	partition->had_rows = rows.had_rows;
-	partition->parts = rows.parts;
-	partition->nparts = rows.nparts;
+	partition->backlog = rows.backlog;
 	partition->preparing = rows.preparing;
 	partition->tree = rows.tree;
+	if (reuses && partition->tree)
+		SetTreeDefaults(partition);
 	RecordPartition(partition, request);
 	RequestWorkerAtCommit();
 	NoteWakeup();

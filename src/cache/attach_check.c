@@ -382,7 +382,10 @@ CheckAdopted(Check *check, const char *column)
 		CheckAdoptedIndex(check, column, sequence);
 }
 
-/* Was the column made by attach?  Then its partial index is there, and what feeds it. */
+/*
+ * Was the column made by attach?  Then there is what feeds it, and its partial index, or
+ * (the table was detached while it was prepared) none.
+ */
 static bool
 IsOwnColumn(Relation rel, AttrNumber attnum)
 {
@@ -394,7 +397,7 @@ IsOwnColumn(Relation rel, AttrNumber attnum)
 	SeqIndex	index;
 
 	if (att->atttypid != INT8OID || !OidIsValid(sequence) ||
-		!FindSeqIndex(RelationGetRelid(rel), attnum, in_tree, &index) || !index.partial)
+		(FindSeqIndex(RelationGetRelid(rel), attnum, in_tree, &index) && !index.partial))
 		return false;
 	if (att->attidentity != '\0')
 		return in_tree || att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;

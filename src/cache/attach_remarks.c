@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -21,6 +22,7 @@
 #include "cache/attach.h"
 #include "cache/attach_check.h"
 #include "cache/backlog.h"
+#include "cache/storage.h"
 #include "cache/subscription.h"
 #include "cache/truncate_guard.h"
 #include "common/compat.h"
@@ -29,6 +31,39 @@
 
 /* ev_type of pg_rewrite, see CmdType in nodes/nodes.h */
 #define INSERT_RULE "3"
+
+/* Can the apply worker find a row of the relation by an index? */
+static bool
+HasReplicaKey(Relation rel)
+{
+	return OidIsValid(RelationGetReplicaIndex(rel)) || OidIsValid(PrimaryKeyIndexCompat(rel));
+}
+
+/*
+ * The name of the relation, or of the first leaf of a partitioned table, that has no
+ * such key; NULL if all have.  What the root has does not matter: rows are looked for
+ * in the leaf that they are routed to.
+ */
+static char *
+FindKeyless(const Check *check)
+{
+	char	   *keyless = NULL;
+	ListCell   *cell;
+
+	if (check->rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return HasReplicaKey(check->rel) ? NULL : check->table;
+	foreach(cell, ListTreeLeaves(RelationGetRelid(check->rel)))
+	{
+		Relation	leaf = keyless ? NULL : try_table_open(lfirst_oid(cell), AccessShareLock);
+
+		if (leaf == NULL)
+			continue;
+		if (!HasReplicaKey(leaf))
+			keyless = QuotedRelationName(RelationGetRelid(leaf));
+		table_close(leaf, NoLock);
+	}
+	return keyless;
+}
 
 /*
  * The apply worker finds rows by the primary key or the index of the replica identity,
@@ -39,13 +74,16 @@
 static void
 CheckSubscriptions(Check *check)
 {
+	char	   *keyless;
+
 	if (!IsSubscriptionTarget(RelationGetRelid(check->rel)))
 		return;
-	if (!OidIsValid(RelationGetReplicaIndex(check->rel)) &&
-		!OidIsValid(PrimaryKeyIndexCompat(check->rel)))
+	keyless = FindKeyless(check);
+	if (keyless)
 		AddForcibleProblem(check, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-						   "A subscription fills it and it has neither a primary key nor an index as replica identity: replicated updates and deletes would not find their rows any more.",
-						   psprintf("Add a primary key to %s, or pass force => true if the publisher sends inserts only.", check->table));
+						   psprintf("A subscription fills it and %s has neither a primary key nor an index as replica identity: replicated updates and deletes would not find their rows any more.",
+									keyless == check->table ? "it" : psprintf("its leaf %s", keyless)),
+						   psprintf("Add a primary key to %s, or pass force => true if the publisher sends inserts only.", keyless));
 	AddProblem(check, WARNING, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
 			   "A subscription fills it: a trigger for each row will number what it brings, which makes loading it slower, by COPY too.",
 			   NULL);

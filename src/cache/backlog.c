@@ -32,18 +32,53 @@
 #include "common/compat.h"
 #include "common/pin.h"
 
+/* Blocks of a table in which attach looks for a row with 0, although it has a key. */
+#define MOST_BLOCKS 1000
+
 /*
- * A domain over a base type or an enum, or an array of these: reading the text of any
- * other runs what users wrote, or gives what depends on more than the text.
+ * The text of reg* types is the name of something, which may be renamed or gone; that of
+ * "char" may be half a character (before 16).
+ */
+static bool
+TextIsNoValue(Oid type)
+{
+	switch (type)
+	{
+		case CHAROID:
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGTYPEOID:
+		case REGROLEOID:
+		case REGNAMESPACEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+#ifdef REGDATABASEOID
+		case REGDATABASEOID:
+#endif
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * A base type, an enum, a domain over one, or an array of base types or enums: reading
+ * the text of any other runs what users wrote (the constraints of a domain in an array),
+ * or gives what depends on more than the text.
  */
 static bool
 TypeServes(Oid type)
 {
 	Oid			base = getBaseType(type);
 	Oid			element = get_element_type(base);
-	char		kind = get_typtype(OidIsValid(element) ? element : base);
+	Oid			plain = OidIsValid(element) ? element : base;
+	char		kind = get_typtype(plain);
 
-	return kind == TYPTYPE_BASE || kind == TYPTYPE_ENUM;
+	return (kind == TYPTYPE_BASE || kind == TYPTYPE_ENUM) && !TextIsNoValue(plain);
 }
 
 /*
@@ -189,19 +224,17 @@ KeyColumnNames(char **columns, int ncolumns)
 }
 
 /*
- * An array of the part, unless it is 0, and of the key's values.  As text first: the
- * functions that build jsonb from parts differ between server versions.
+ * An array of the key's values.  As text first: the functions that build jsonb from
+ * parts differ between server versions.
  */
 static Jsonb *
-MakeKey(const KeyIndex *key, int part, TupleTableSlot *slot)
+MakeKey(const KeyIndex *key, TupleTableSlot *slot)
 {
 	StringInfoData text;
 	Jsonb	   *result;
 
 	initStringInfo(&text);
 	appendStringInfoChar(&text, '[');
-	if (part > 0)
-		appendStringInfo(&text, "%d", part);
 	for (int i = 0; i < key->nkeys; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(slot->tts_tupleDescriptor, key->attnums[i] - 1);
@@ -224,32 +257,16 @@ MakeKey(const KeyIndex *key, int part, TupleTableSlot *slot)
 }
 
 /* Where settings are pinned already this costs some comparisons. */
-static Jsonb *
-MakePinnedKey(const KeyIndex *key, int part, TupleTableSlot *slot)
+Jsonb *
+BacklogKeyOf(const KeyIndex *key, TupleTableSlot *slot)
 {
 	int			nest_level = NewGUCNestLevel();
 	Jsonb	   *result;
 
 	PinOutputSettings();
-	result = MakeKey(key, part, slot);
+	result = MakeKey(key, slot);
 	AtEOXact_GUC(true, nest_level);
 	return result;
-}
-
-Jsonb *
-BacklogKeyOf(const KeyIndex *key, int part, TupleTableSlot *slot)
-{
-	Assert(part > 0);
-	return MakePinnedKey(key, part, slot);
-}
-
-int
-BacklogKeyPart(Jsonb *key)
-{
-	if (key == NULL || JB_ROOT_COUNT(key) == 0)
-		return 0;
-	return DatumGetInt32(DirectFunctionCall1(numeric_int4,
-											 NumericGetDatum(getIthJsonbValueFromContainer(&key->root, 0)->val.numeric)));
 }
 
 /* Reads past privileges and policies, which the caller has no business to be bound by. */
@@ -269,7 +286,7 @@ HasRow(Relation rel, AttrNumber seq_attnum, Snapshot snapshot)
 
 /*
  * The key of the last row in key order, numbered or not: no later row gets number 0.
- * One probe of the index, whatever the size of the table.
+ * One probe of the index, whatever the size of the table.  NULL: there is no row.
  */
 static Jsonb *
 LastKey(Relation rel, const KeyIndex *key, Snapshot snapshot)
@@ -277,13 +294,12 @@ LastKey(Relation rel, const KeyIndex *key, Snapshot snapshot)
 	Relation	index = index_open(key->index, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	IndexScanDesc scan = IndexBeginScanCompat(rel, index, snapshot, 0);
-	Jsonb	   *last;
+	Jsonb	   *last = NULL;
 
 	index_rescan(scan, NULL, 0, NULL, 0);
-	if (!index_getnext_slot(scan, key->descending ? ForwardScanDirection : BackwardScanDirection,
-							slot))
-		elog(ERROR, "index \"%s\" is empty, but its table is not", RelationGetRelationName(index));
-	last = MakePinnedKey(key, 0, slot);
+	if (index_getnext_slot(scan, key->descending ? ForwardScanDirection : BackwardScanDirection,
+						   slot))
+		last = BacklogKeyOf(key, slot);
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, NoLock);
@@ -308,29 +324,62 @@ EstimateRows(Relation rel)
 	return (int64) rows;
 }
 
-BacklogPart *
-DescribeBacklog(Relation rel, AttrNumber seq_attnum)
+static void
+SetKey(Backlog *backlog, Relation rel, const KeyIndex *key)
+{
+	backlog->nkeys = key->nkeys;
+	backlog->key_columns = palloc(sizeof(char *) * key->nkeys);
+	backlog->key_types = palloc(sizeof(char *) * key->nkeys);
+	for (int i = 0; i < key->nkeys; i++)
+	{
+		backlog->key_columns[i] = get_attname(RelationGetRelid(rel), key->attnums[i], false);
+		backlog->key_types[i] = DescribeKeyType(rel, key->attnums[i]);
+	}
+}
+
+/* NULL: it has no row; of a large table whether one has 0 is left open. */
+static Backlog *
+DescribeOrdered(Relation rel, AttrNumber seq_attnum, const KeyIndex *key, Snapshot snapshot)
+{
+	Backlog    *backlog;
+	Jsonb	   *last;
+
+	if (RelationGetNumberOfBlocks(rel) <= MOST_BLOCKS && !HasRow(rel, seq_attnum, snapshot))
+		return NULL;
+	last = LastKey(rel, key, snapshot);
+	if (last == NULL)
+		return NULL;
+	backlog = palloc0(sizeof(Backlog));
+	SetKey(backlog, rel, key);
+	backlog->last_key = last;
+	return backlog;
+}
+
+Backlog *
+DescribeBacklog(Relation rel, AttrNumber seq_attnum, const Backlog *like)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	BacklogPart *part = NULL;
+	Backlog    *backlog = NULL;
 	KeyIndex	key;
 
-	if (HasRow(rel, seq_attnum, snapshot))
-	{
-		part = palloc0(sizeof(BacklogPart));
-		part->relid = RelationGetRelid(rel);
-		part->schema_name = get_namespace_name(RelationGetNamespace(rel));
-		part->table_name = pstrdup(RelationGetRelationName(rel));
-		part->row_estimate = EstimateRows(rel);
-		if (ChooseKeyIndex(rel, &key))
-		{
-			part->nkeys = key.nkeys;
-			part->key_columns = palloc(sizeof(char *) * key.nkeys);
-			for (int i = 0; i < key.nkeys; i++)
-				part->key_columns[i] = get_attname(part->relid, key.attnums[i], false);
-			part->last_key = LastKey(rel, &key, snapshot);
-		}
-	}
+	if (like && like->nkeys > 0 ? FindKeyIndex(rel, like->key_columns, like->nkeys, &key)
+		: ChooseKeyIndex(rel, &key))
+		backlog = DescribeOrdered(rel, seq_attnum, &key, snapshot);
+	else if (HasRow(rel, seq_attnum, snapshot))
+		backlog = palloc0(sizeof(Backlog));
+	if (backlog)
+		backlog->row_estimate = EstimateRows(rel);
 	UnregisterSnapshot(snapshot);
-	return part;
+	return backlog;
+}
+
+Backlog *
+DescribeKey(Relation rel)
+{
+	Backlog    *backlog = palloc0(sizeof(Backlog));
+	KeyIndex	key;
+
+	if (ChooseKeyIndex(rel, &key))
+		SetKey(backlog, rel, &key);
+	return backlog;
 }

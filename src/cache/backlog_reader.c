@@ -1,9 +1,16 @@
 /*
  * backlog_reader.c
- *		The rows of a backlog: of all its parts, one part after the other.
+ *		The rows of a backlog, in the order of its key.
+ *
+ * That of a tree is merged from scans of all leaves, so that a row which moves from leaf
+ * to leaf meanwhile keeps its place.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "lib/binaryheap.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -12,11 +19,23 @@
 #include "cache/backlog_reader.h"
 #include "cache/columns.h"
 #include "cache/reader.h"
+#include "cache/storage.h"
+
+/* A relation of them. */
+typedef struct Source
+{
+	OpenStorage storage;
+	KeyIndex	key;
+	BacklogScan *scan;
+	TupleTableSlot *row;		/* fetched last, one of storage.rows */
+	bool		has_number;		/* it does */
+} Source;
 
 /* Where a row stands.  Its key is made when somebody asks, or its slot goes. */
 typedef struct Place
 {
 	int64		n;
+	Source	   *source;
 	TupleTableSlot *row;		/* NULL: the key is made */
 	Jsonb	   *key;
 } Place;
@@ -29,30 +48,35 @@ struct BacklogReader
 	MemoryContext context;
 	Jsonb	   *since;			/* or NULL: from the beginning */
 	Jsonb	   *until;			/* or NULL: to the end */
-	int			next;			/* number in partition->parts */
-	bool		stopped;
-	/* the part that is open */
-	const BacklogPart *part;	/* NULL: none */
-	KeyIndex	key;
-	OpenStorage storage;
+	Source	   *sources;
+	int			nsources;
 	Snapshot	snapshot;
-	BacklogScan *scan;
-	bool		is_peeked;		/* its next row is in the slot already */
+	binaryheap *heap;			/* sources with a row in hand */
+	bool		is_returned;	/* the first one's row was handed out */
 	/* rows */
 	Place		last;
 	Place		kept;
-	Place		kept_before;
+	Place		kept_before;	/* the last one with another key than kept */
+	bool		goes_on_tie;	/* kept has the key of the one kept before it */
 };
 
-/* A slot that holds neither the last row nor the one kept last. */
+/* A slot of the source that holds none of the rows that may be asked for. */
 static TupleTableSlot *
-FreeSlot(BacklogReader *reader)
+FreeSlot(const BacklogReader *reader, Source *source)
 {
-	TupleTableSlot **slot = reader->storage.rows;
+	TupleTableSlot **slot = source->storage.rows;
 
-	while (*slot == reader->last.row || *slot == reader->kept.row)
+	while (*slot == reader->last.row || *slot == reader->kept.row ||
+		   *slot == reader->kept_before.row)
 		slot++;
 	return *slot;
+}
+
+static bool
+FetchNext(const BacklogReader *reader, Source *source)
+{
+	source->row = FreeSlot(reader, source);
+	return BacklogScanNext(source->scan, source->row, &source->has_number);
 }
 
 static Jsonb *
@@ -60,48 +84,31 @@ KeyAt(BacklogReader *reader, const Place *place)
 {
 	if (place->row == NULL)
 		return place->key;
-	return BacklogKeyOf(&reader->key, reader->part->part, place->row);
-}
-
-/* Makes the key of a place while there is the row to make it of. */
-static void
-SettlePlace(BacklogReader *reader, Place *place)
-{
-	MemoryContext old = MemoryContextSwitchTo(reader->context);
-
-	place->key = KeyAt(reader, place);
-	place->row = NULL;
-	MemoryContextSwitchTo(old);
+	return BacklogKeyOf(&place->source->key, place->row);
 }
 
 static void
-ClosePart(BacklogReader *reader)
+CloseSources(BacklogReader *reader)
 {
-	if (reader->scan)
-		BacklogScanEnd(reader->scan);
-	reader->scan = NULL;
-	CloseStorage(&reader->storage);
+	for (int i = 0; i < reader->nsources; i++)
+	{
+		if (reader->sources[i].scan)
+			BacklogScanEnd(reader->sources[i].scan);
+		CloseStorage(&reader->sources[i].storage);
+	}
+	reader->nsources = 0;
 	if (reader->snapshot)
 		UnregisterSnapshot(reader->snapshot);
 	reader->snapshot = NULL;
-	reader->part = NULL;
+	if (reader->heap)
+		binaryheap_free(reader->heap);
+	reader->heap = NULL;
 }
 
 static void
-LeavePart(BacklogReader *reader)
+RaiseIndexGone(Relation rel, const Backlog *backlog)
 {
-	if (reader->part == NULL)
-		return;
-	SettlePlace(reader, &reader->last);
-	SettlePlace(reader, &reader->kept);
-	reader->kept_before = reader->kept; /* its row may be overwritten; nobody asks */
-	ClosePart(reader);
-}
-
-static void
-RaiseIndexGone(Relation rel, const BacklogPart *part)
-{
-	char	   *columns = KeyColumnNames(part->key_columns, part->nkeys);
+	char	   *columns = KeyColumnNames(backlog->key_columns, backlog->nkeys);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -113,80 +120,150 @@ RaiseIndexGone(Relation rel, const BacklogPart *part)
 					 columns)));
 }
 
-/* Is the part the one that the position's key names?  Then the key is a bound in it. */
-static Jsonb *
-BoundIn(const BacklogPart *part, Jsonb *key)
-{
-	return BacklogKeyPart(key) == part->part ? key : NULL;
-}
-
-/* Opens a part and begins its scan; the snapshot is newer than the lock. */
 static ReaderStatus
-OpenPart(BacklogReader *reader, const BacklogPart *part)
+OpenSource(BacklogReader *reader, Source *source, Oid relid)
 {
-	OpenStorage *storage = &reader->storage;
-	ReaderStatus status = OpenStorageRelation(storage, part->relid, reader->root,
-											  reader->partition, reader->wait);
+	OpenStorage *storage = &source->storage;
+	const Backlog *backlog = reader->partition->backlog;
+	ReaderStatus status = OpenStorageRelation(storage, relid, reader->root, reader->partition,
+											  reader->wait);
 
-	reader->part = part;
 	if (status != READER_OK)
 		return status;
-	if (!FindKeyIndex(storage->rel, part->key_columns, part->nkeys, &reader->key))
-		RaiseIndexGone(storage->rel, part);
-	status = OpenStorageIndex(storage, reader->key.index, reader->wait);
-	if (status != READER_OK)
-		return status;
-	reader->snapshot = TakeReadSnapshot();
-	reader->scan = BacklogScanBegin(storage->rel, storage->index, &reader->key, part,
-									storage->seq_attnum, reader->snapshot,
-									BoundIn(part, reader->since), BoundIn(part, reader->until));
-	return READER_OK;
+	RequireKeyColumns(storage->rel, backlog);
+	if (!FindKeyIndex(storage->rel, backlog->key_columns, backlog->nkeys, &source->key))
+		RaiseIndexGone(storage->rel, backlog);
+	return OpenStorageIndex(storage, source->key.index, reader->wait);
 }
 
-/* Goes on to the next part that is not gone; READER_GONE at the end of them. */
-static ReaderStatus
-EnterNextPart(BacklogReader *reader)
+/* Relations that the rows are in; those that left a tree may hold some, too. */
+static List *
+ListRelations(const BacklogReader *reader)
 {
-	int			until = BacklogKeyPart(reader->until);
+	List	   *relations = NIL;
+	ListCell   *cell;
 
-	LeavePart(reader);
-	while (reader->next < reader->partition->nparts)
+	if (!reader->partition->tree)
+		return list_make1_oid(reader->partition->relid);
+	foreach(cell, ListStorage(reader->partition, -1))
+		relations = lappend_oid(relations, ((StoragePart *) lfirst(cell))->relid);
+	return relations;
+}
+
+/* One that was dropped after it was listed has no rows left. */
+static ReaderStatus
+OpenSources(BacklogReader *reader, List *relations)
+{
+	ListCell   *cell;
+
+	reader->sources = palloc0(sizeof(Source) * (list_length(relations) + 1));
+	foreach(cell, relations)
 	{
-		const BacklogPart *part = &reader->partition->parts[reader->next++];
+		Source	   *source = &reader->sources[reader->nsources++];
 		ReaderStatus status;
 
-		if (part->part < BacklogKeyPart(reader->since))
-			continue;
-		if (until > 0 && part->part > until)
-			break;
-		status = OpenPart(reader, part);
-		if (status == READER_OK)
-			return READER_OK;
-		ClosePart(reader);
-		if (status == READER_BUSY)
-			return READER_BUSY;
-	}
-	return READER_GONE;
-}
-
-/*
- * Fetches the next row, of this part or a later one, into the free slot.  READER_GONE
- * when there is none.
- */
-static ReaderStatus
-FetchRow(BacklogReader *reader)
-{
-	while (reader->part == NULL || !BacklogScanNext(reader->scan, FreeSlot(reader)))
-	{
-		ReaderStatus status = EnterNextPart(reader);
-
-		if (status != READER_OK)
+		CHECK_FOR_INTERRUPTS();
+		status = OpenSource(reader, source, lfirst_oid(cell));
+		if (status == READER_GONE && source->storage.rel == NULL)
+			reader->nsources--;
+		else if (status != READER_OK)
 			return status;
 	}
 	return READER_OK;
 }
 
-/* The first row is fetched now, so that a part that is locked is known before any row. */
+/*
+ * The snapshot is newer than the locks, and the list of leaves than the snapshot: see
+ * OpenTree() in number_scan.c.
+ */
+static ReaderStatus
+OpenRelations(BacklogReader *reader)
+{
+	List	   *relations = ListRelations(reader);
+
+	for (;;)
+	{
+		ReaderStatus status = OpenSources(reader, relations);
+		List	   *now;
+
+		if (status != READER_OK)
+			return status;
+		reader->snapshot = TakeReadSnapshot();
+		now = ListRelations(reader);
+		if (equal(relations, now))
+			return READER_OK;
+		CloseSources(reader);
+		relations = now;
+	}
+}
+
+/* By the keys of the rows in hand; types and collations are the same in all leaves. */
+static int
+CompareRows(const Source *first, TupleTableSlot *first_row, const Source *second,
+			TupleTableSlot *second_row)
+{
+	Relation	index = first->storage.index;
+
+	for (int i = 0; i < first->key.nkeys; i++)
+	{
+		bool		isnull;
+		int32		order = DatumGetInt32(FunctionCall2Coll(index_getprocinfo(index, i + 1, BTORDER_PROC),
+															index->rd_indcollation[i],
+															slot_getattr(first_row, first->key.attnums[i], &isnull),
+															slot_getattr(second_row, second->key.attnums[i], &isnull)));
+
+		if (order != 0)
+			return order;
+	}
+	return 0;
+}
+
+/* The lowest key comes first; of equal ones that of the older leaf, each time. */
+static int
+CompareForHeap(Datum a, Datum b, void *arg)
+{
+	Source	   *first = (Source *) DatumGetPointer(a);
+	Source	   *second = (Source *) DatumGetPointer(b);
+	int			order = CompareRows(first, first->row, second, second->row);
+
+	if (order == 0)
+		order = RelationGetRelid(first->storage.rel) < RelationGetRelid(second->storage.rel) ? -1 : 1;
+	return -order;
+}
+
+static void
+StartMerge(BacklogReader *reader)
+{
+	reader->heap = binaryheap_allocate(reader->nsources + 1, CompareForHeap, NULL);
+	for (int i = 0; i < reader->nsources; i++)
+	{
+		Source	   *source = &reader->sources[i];
+
+		source->scan = BacklogScanBegin(source->storage.rel, source->storage.index, &source->key,
+										reader->partition->backlog, source->storage.seq_attnum,
+										reader->snapshot, reader->since, reader->until);
+		if (FetchNext(reader, source))
+			binaryheap_add_unordered(reader->heap, PointerGetDatum(source));
+	}
+	binaryheap_build(reader->heap);
+}
+
+/* Fetches the row after the one handed out, if that was not done yet. */
+static void
+FetchAfterReturned(BacklogReader *reader)
+{
+	Source	   *source;
+
+	if (!reader->is_returned)
+		return;
+	reader->is_returned = false;
+	source = (Source *) DatumGetPointer(binaryheap_first(reader->heap));
+	if (FetchNext(reader, source))
+		binaryheap_replace_first(reader->heap, PointerGetDatum(source));
+	else
+		(void) binaryheap_remove_first(reader->heap);
+}
+
 ReaderStatus
 BacklogReaderOpen(const Partition *partition, Relation root, bool wait, Position since,
 				  Position until, BacklogReader **result)
@@ -204,51 +281,70 @@ BacklogReaderOpen(const Partition *partition, Relation root, bool wait, Position
 	reader->last.key = since.key;
 	reader->kept = reader->last;
 	reader->kept_before = reader->last;
-	status = FetchRow(reader);
-	if (status == READER_BUSY)
+	status = OpenRelations(reader);
+	if (status != READER_OK)
 	{
+		CloseSources(reader);
 		pfree(reader);
-		return READER_BUSY;
+		return status;
 	}
-	reader->is_peeked = status == READER_OK;
+	StartMerge(reader);
 	*result = reader;
 	return READER_OK;
 }
 
 TupleTableSlot *
-BacklogReaderNext(BacklogReader *reader)
+BacklogReaderNext(BacklogReader *reader, bool *has_number)
 {
-	TupleTableSlot *row;
+	Source	   *source;
 
-	if (reader->is_peeked)
-		reader->is_peeked = false;
-	else if (reader->part == NULL)
+	FetchAfterReturned(reader);
+	if (binaryheap_empty(reader->heap))
 		return NULL;
-	else
-	{
-		ReaderStatus status = FetchRow(reader);
-
-		reader->stopped = status == READER_BUSY;
-		if (status != READER_OK)
-			return NULL;
-	}
-	row = FreeSlot(reader);
+	source = (Source *) DatumGetPointer(binaryheap_first(reader->heap));
+	reader->is_returned = true;
+	*has_number = source->has_number;
 	reader->last.n++;
-	reader->last.row = row;
-	return StorageRow(&reader->storage, row);
+	reader->last.source = source;
+	reader->last.row = source->row;
+	return StorageRow(&source->storage, source->row);
 }
 
-bool
-BacklogReaderStopped(BacklogReader *reader)
+/* Within one relation keys are unique. */
+static bool
+HasSameKey(const Place *place, const Place *other)
 {
-	return reader->stopped;
+	return place->row != NULL && other->row != NULL && place->source != other->source &&
+		CompareRows(place->source, place->row, other->source, other->row) == 0;
 }
 
 void
 BacklogReaderKeep(BacklogReader *reader)
 {
-	reader->kept_before = reader->kept;
+	reader->goes_on_tie = HasSameKey(&reader->kept, &reader->last);
+	if (!reader->goes_on_tie)
+		reader->kept_before = reader->kept;
 	reader->kept = reader->last;
+}
+
+bool
+BacklogReaderGoesOnTie(BacklogReader *reader)
+{
+	return reader->goes_on_tie;
+}
+
+bool
+BacklogReaderIsTied(BacklogReader *reader)
+{
+	Source	   *next;
+
+	if (reader->nsources == 1 || reader->last.row == NULL)
+		return false;
+	FetchAfterReturned(reader);
+	if (binaryheap_empty(reader->heap))
+		return false;
+	next = (Source *) DatumGetPointer(binaryheap_first(reader->heap));
+	return CompareRows(reader->last.source, reader->last.row, next, next->row) == 0;
 }
 
 static Position
@@ -275,6 +371,6 @@ BacklogReaderPositionBefore(BacklogReader *reader)
 void
 BacklogReaderClose(BacklogReader *reader)
 {
-	ClosePart(reader);
+	CloseSources(reader);
 	pfree(reader);
 }

@@ -1,6 +1,6 @@
 /*
  * backlog_scan.c
- *		The rows of one part of a backlog between two keys.
+ *		The rows of a relation between two keys of a backlog.
  */
 #include "postgres.h"
 
@@ -41,22 +41,47 @@ ReadKeyValue(Oid type, const JsonbValue *text)
 	return OidInputFunctionCall(input, value, parameter, -1);
 }
 
-Datum *
-BacklogKeyValues(TupleDesc desc, const KeyIndex *key, Jsonb *json, bool has_part)
+/* Text that was a value may be none any more: an enum's value was renamed. */
+static void
+ExplainUnreadable(void *arg)
 {
-	int			skip = has_part ? 1 : 0;
+	Form_pg_attribute att = arg;
+
+	errhint("Undo what was done to the type of column \"%s\" until the backlog is over; or run incsink_renumber() with every_row => true: then all rows get numbers and go out once more.",
+			NameStr(att->attname));
+	errcontext("value of column \"%s\" at which a backlog is read on, or ends", NameStr(att->attname));
+}
+
+static Datum
+ReadKeptValue(Form_pg_attribute att, const JsonbValue *text)
+{
+	ErrorContextCallback callback;
+	Datum		value;
+
+	callback.callback = ExplainUnreadable;
+	callback.arg = att;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	value = ReadKeyValue(att->atttypid, text);
+	error_context_stack = callback.previous;
+	return value;
+}
+
+Datum *
+BacklogKeyValues(TupleDesc desc, const KeyIndex *key, Jsonb *json)
+{
 	int			nest_level = NewGUCNestLevel();
 	Datum	   *values = palloc(sizeof(Datum) * key->nkeys);
 
-	if (JB_ROOT_COUNT(json) != key->nkeys + skip)
+	if (JB_ROOT_COUNT(json) != key->nkeys)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a position inside a backlog has %d values, but its key has %d columns",
-						(int) JB_ROOT_COUNT(json) - skip, key->nkeys)));
+						(int) JB_ROOT_COUNT(json), key->nkeys)));
 	PinOutputSettings();
 	for (int i = 0; i < key->nkeys; i++)
-		values[i] = ReadKeyValue(TupleDescAttr(desc, key->attnums[i] - 1)->atttypid,
-								 getIthJsonbValueFromContainer(&json->root, i + skip));
+		values[i] = ReadKeptValue(TupleDescAttr(desc, key->attnums[i] - 1),
+								  getIthJsonbValueFromContainer(&json->root, i));
 	AtEOXact_GUC(true, nest_level);
 	return values;
 }
@@ -105,7 +130,7 @@ SetBound(ScanKey bound, Relation index, int nkeys, StrategyNumber strategy, cons
 
 /* Keys ascend: an index in descending order is read backwards. */
 BacklogScan *
-BacklogScanBegin(Relation rel, Relation index, const KeyIndex *key, const BacklogPart *part,
+BacklogScanBegin(Relation rel, Relation index, const KeyIndex *key, const Backlog *backlog,
 				 AttrNumber seq_attnum, Snapshot snapshot, Jsonb *since, Jsonb *until)
 {
 	BacklogScan *scan = palloc0(sizeof(BacklogScan));
@@ -115,10 +140,10 @@ BacklogScanBegin(Relation rel, Relation index, const KeyIndex *key, const Backlo
 
 	if (since)
 		SetBound(&bounds[nbounds++], index, key->nkeys, BTGreaterStrategyNumber,
-				 BacklogKeyValues(desc, key, since, true));
+				 BacklogKeyValues(desc, key, since));
 	SetBound(&bounds[nbounds++], index, key->nkeys, BTLessEqualStrategyNumber,
-			 until ? BacklogKeyValues(desc, key, until, true)
-			 : BacklogKeyValues(desc, key, part->last_key, false));
+			 until ? BacklogKeyValues(desc, key, until)
+			 : BacklogKeyValues(desc, key, backlog->last_key));
 	scan->direction = key->descending ? BackwardScanDirection : ForwardScanDirection;
 	scan->seq_attnum = seq_attnum;
 	scan->scan = IndexBeginScanCompat(rel, index, snapshot, nbounds);
@@ -126,19 +151,17 @@ BacklogScanBegin(Relation rel, Relation index, const KeyIndex *key, const Backlo
 	return scan;
 }
 
-/* Rows that have a number came after attach. */
+/* Rows that have a number came after attach, or had it already. */
 bool
-BacklogScanNext(BacklogScan *scan, TupleTableSlot *slot)
+BacklogScanNext(BacklogScan *scan, TupleTableSlot *slot, bool *has_number)
 {
-	while (index_getnext_slot(scan->scan, scan->direction, slot))
-	{
-		bool		isnull;
+	bool		isnull;
 
-		CHECK_FOR_INTERRUPTS();
-		if (DatumGetInt64(slot_getattr(slot, scan->seq_attnum, &isnull)) == 0)
-			return true;
-	}
-	return false;
+	CHECK_FOR_INTERRUPTS();
+	if (!index_getnext_slot(scan->scan, scan->direction, slot))
+		return false;
+	*has_number = DatumGetInt64(slot_getattr(slot, scan->seq_attnum, &isnull)) != 0;
+	return true;
 }
 
 void
@@ -158,8 +181,6 @@ CheckKeyValue(Relation rel, const char *column, const JsonbValue *text)
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), column);
 	MemoryContext context = CurrentMemoryContext;
 
-	if (attnum <= 0)
-		return;
 	PG_TRY();
 	{
 		(void) ReadKeyValue(TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid, text);
@@ -179,45 +200,31 @@ CheckKeyValue(Relation rel, const char *column, const JsonbValue *text)
 	PG_END_TRY();
 }
 
-static const BacklogPart *
-FindPart(const Partition *partition, int number)
-{
-	for (int i = 0; i < partition->nparts; i++)
-		if (partition->parts[i].part == number)
-			return &partition->parts[i];
-	return NULL;
-}
-
-/*
- * The values of a part whose relation is gone are not looked at: its rows will not be,
- * either.
- */
+/* A table that is gone is for others to report. */
 void
 CheckBacklogPosition(const Partition *partition, Position position)
 {
-	const BacklogPart *part;
+	const Backlog *backlog = partition->backlog;
 	Relation	rel;
 	int			nest_level;
 
-	if (BacklogKeyPart(position.key) == 0)
+	if (position.key == NULL || BacklogIsOver(position))
 		return;
-	part = FindPart(partition, BacklogKeyPart(position.key));
-	if (part == NULL)
-		RaiseMalformedToken(partition->nparts > 0
-							? "Its key names a part of the backlog that there is not."
-							: "Its position is inside a backlog, but the table has none, or none any more.");
-	if (JB_ROOT_COUNT(position.key) != part->nkeys + 1)
+	if (backlog == NULL)
+		RaiseMalformedToken("Its position is inside a backlog, but the table has none, or none any more.");
+	if (JB_ROOT_COUNT(position.key) != backlog->nkeys)
 		RaiseMalformedToken(psprintf("Its key has %d values, but there must be one for each of (%s).",
-									 (int) JB_ROOT_COUNT(position.key) - 1,
-									 KeyColumnNames(part->key_columns, part->nkeys)));
-	rel = try_relation_open(part->relid, AccessShareLock);
+									 (int) JB_ROOT_COUNT(position.key),
+									 KeyColumnNames(backlog->key_columns, backlog->nkeys)));
+	rel = try_relation_open(partition->relid, AccessShareLock);
 	if (rel == NULL)
 		return;
+	RequireKeyColumns(rel, backlog);
 	nest_level = NewGUCNestLevel();
 	PinOutputSettings();
-	for (int i = 0; i < part->nkeys; i++)
-		CheckKeyValue(rel, part->key_columns[i],
-					  getIthJsonbValueFromContainer(&position.key->root, i + 1));
+	for (int i = 0; i < backlog->nkeys; i++)
+		CheckKeyValue(rel, backlog->key_columns[i],
+					  getIthJsonbValueFromContainer(&position.key->root, i));
 	AtEOXact_GUC(true, nest_level);
 	relation_close(rel, AccessShareLock);
 }

@@ -11,6 +11,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "cache/attach.h"
 #include "cache/columns.h"
@@ -59,16 +60,48 @@ FindSequence(Relation rel, const Partition *partition, Oid *sequence)
 	return attnum;
 }
 
-/* The highest number that the index of the relation holds; 0 without rows or index. */
+/*
+ * Reads the whole relation, with a snapshot of now.  Needs an open SqlSession, whose
+ * role no policy stops.
+ */
 static int64
-HighestInRelation(Relation rel, AttrNumber attnum, bool in_tree)
+ScanForHighest(Relation rel, AttrNumber attnum)
 {
-	SeqIndex	index;
+	const char *column = quote_identifier(get_attname(RelationGetRelid(rel), attnum, false));
+	char	   *query = psprintf("SELECT pg_catalog.max(%s) FROM ONLY %s", column,
+								 QuotedRelationName(RelationGetRelid(rel)));
+	MemoryContext context = CurrentMemoryContext;
+	SPIPlanPtr	plan = SPI_prepare(query, 0, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	int64		highest;
 
-	if (!FindSeqIndex(RelationGetRelid(rel), attnum, in_tree, &index) ||
-		!SeqIndexBound(rel, &index, attnum, false, &highest))
-		return 0;
+	if (plan == NULL ||
+		SPI_execute_snapshot(plan, NULL, NULL, snapshot, InvalidSnapshot, true, false, 0) < 0)
+		elog(ERROR, "statement failed: %s", query);
+	highest = SqlGetInt8(0, 1);
+	UnregisterSnapshot(snapshot);
+	MemoryContextSwitchTo(context);
+	return highest;
+}
+
+/*
+ * The highest number in the relation; 0 without rows.  Where there is no index yet,
+ * because the partition is preparing, a scan must find it: CheckPartition() does not
+ * miss the index then.  Otherwise 0 without one.
+ */
+static int64
+HighestInRelation(Relation rel, const Partition *partition, AttrNumber attnum)
+{
+	SeqIndex	index;
+	int64		highest = 0;
+
+	if (FindSeqIndex(RelationGetRelid(rel), attnum, partition->tree, &index))
+	{
+		if (!SeqIndexBound(rel, &index, attnum, false, &highest))
+			return 0;
+	}
+	else if (partition->preparing)
+		highest = ScanForHighest(rel, attnum);
 	return Max(highest, 0);
 }
 
@@ -79,12 +112,12 @@ HighestInTable(Relation rel, const Partition *partition, AttrNumber attnum)
 	ListCell   *cell;
 
 	if (!partition->tree)
-		return HighestInRelation(rel, attnum, false);
+		return HighestInRelation(rel, partition, attnum);
 	foreach(cell, ListTreeLeaves(RelationGetRelid(rel)))
 	{
 		Relation	leaf = relation_open(lfirst_oid(cell), AccessShareLock);
 
-		highest = Max(highest, HighestInRelation(leaf, get_attnum(lfirst_oid(cell), partition->seq_column), true));
+		highest = Max(highest, HighestInRelation(leaf, partition, get_attnum(lfirst_oid(cell), partition->seq_column)));
 		relation_close(leaf, NoLock);
 	}
 	return highest;

@@ -71,7 +71,7 @@ HighestKnownHorizon(const Partition *partition, int64 horizon)
 {
 	int64		published;
 
-	if (PublishedHorizon(partition->partition_id, &published))
+	if (PublishedHorizon(partition->partition_id, partition->sequence, &published))
 		horizon = Max(horizon, published);
 	return Max(horizon, partition->recorded_horizon);
 }

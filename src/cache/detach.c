@@ -59,14 +59,19 @@ FindExportingSinks(int64 partition_id, MemoryContext context)
 }
 
 /*
- * Takes the partition out of the catalog.  Without "force" a sink that exports it
- * is a reason to refuse.  Needs an open SqlSession.
+ * Raises an ERROR if the partition cannot be detached so.  Needs an open SqlSession.
  */
-static ExportingSinks
-RemovePartition(const Partition *partition, bool force, MemoryContext context)
+static void
+CheckCanBeDetached(const Partition *partition, bool drop_column, bool force)
 {
-	ExportingSinks sinks = FindExportingSinks(partition->partition_id, context);
+	ExportingSinks sinks = FindExportingSinks(partition->partition_id, CurrentMemoryContext);
 
+	if (drop_column && partition->adopted)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("column \"%s\" of table \"%s.%s\" was adopted and is not dropped",
+						partition->seq_column, partition->schema_name, partition->table_name),
+				 errhint("Detach without drop_column.")));
 	if (sinks.count > 0 && !force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_IN_USE),
@@ -74,6 +79,17 @@ RemovePartition(const Partition *partition, bool force, MemoryContext context)
 						partition->schema_name, partition->table_name),
 				 errdetail("Sinks: %s.", sinks.names),
 				 errhint("Run incsink_remove_table() for each of them, or pass force => true; what they have not exported then stays unexported.")));
+}
+
+/*
+ * Takes the partition out of the catalog, and of the sinks that export it.  Needs an
+ * open SqlSession.
+ */
+static ExportingSinks
+RemovePartition(const Partition *partition, MemoryContext context)
+{
+	ExportingSinks sinks = FindExportingSinks(partition->partition_id, context);
+
 	for (int i = 0; i < sinks.count; i++)
 		(void) RemoveSinkTable(sinks.ids[i], partition->partition_id);
 	DeletePartition(partition->partition_id);
@@ -191,11 +207,12 @@ EndIndexBuild(const Partition *partition)
 }
 
 /*
- * Locks the table, after the partition's index builder has been told to go: what the
- * catalog said before may be different then.
+ * Locks the table, after the partition's index builder has been told to go, which it
+ * is not for a call that will be refused: what the catalog said before may be
+ * different then.
  */
 static void
-LockTableForDetach(Oid relid, bool drop_column)
+LockTableForDetach(Oid relid, bool drop_column, bool force)
 {
 	MemoryContext context = CurrentMemoryContext;
 	SqlSession	session;
@@ -206,7 +223,10 @@ LockTableForDetach(Oid relid, bool drop_column)
 		SqlBegin(&session);
 		partition = LoadPartitionByRelation(relid, context);
 		if (partition)
+		{
+			CheckCanBeDetached(partition, drop_column, force);
 			EndIndexBuild(partition);
+		}
 		SqlEnd(&session);
 	}
 	if (drop_column && get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE)
@@ -226,17 +246,12 @@ DetachTable(Oid relid, bool drop_column, bool force)
 
 	RequireOwner(relid);
 	LimitLockWait();
-	LockTableForDetach(relid, drop_column);
+	LockTableForDetach(relid, drop_column, force);
 	SqlBegin(&session);
 	partition = RequirePartition(relid, context);
-	if (drop_column && partition->adopted)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("column \"%s\" of table \"%s.%s\" was adopted and is not dropped",
-						partition->seq_column, partition->schema_name, partition->table_name),
-				 errhint("Detach without drop_column.")));
+	CheckCanBeDetached(partition, drop_column, force);
 	left_leaves = ListLeftLeaves(partition);
-	(void) RemovePartition(partition, force, context);
+	(void) RemovePartition(partition, context);
 	SqlEnd(&session);
 	RestoreTable(partition, left_leaves, drop_column);
 	NoteWakeup();
@@ -265,7 +280,7 @@ ForgetPartition(const char *dataset, const char *source)
 				 errmsg("table \"%s.%s\" still exists", partition->schema_name, partition->table_name),
 				 errhint("Run: SELECT incsink_detach(%s);",
 						 quote_literal_cstr(QuotedRelationName(partition->relid)))));
-	sinks = RemovePartition(partition, true, context);
+	sinks = RemovePartition(partition, context);
 	SqlEnd(&session);
 	NoteWakeup();
 	ereport(NOTICE,

@@ -64,6 +64,17 @@ OwnTransactionHasDrawn(Oid sequence)
 	return false;
 }
 
+bool
+OthersHaveDrawn(Oid sequence)
+{
+	LOCKTAG		tag;
+	int			count;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, sequence);
+	pfree(GetLockConflicts(&tag, ShareLock, &count));
+	return count > 0;
+}
+
 /*
  * Notes who may still commit a number up to candidate->seq.
  *

@@ -76,4 +76,7 @@ extern void HorizonRaise(HorizonTracker *tracker, int64 horizon);
 /* True if this transaction may have drawn a number that it can still commit. */
 extern bool OwnTransactionHasDrawn(Oid sequence);
 
+/* The same of any other, that is open or prepared. */
+extern bool OthersHaveDrawn(Oid sequence);
+
 #endif							/* INCSINK_HORIZON_H */

@@ -147,10 +147,32 @@ ListUnindexed(const Partition *partition)
 	return unindexed;
 }
 
+/* One whose column is gone cannot have an index: reading it says so. */
+List *
+ListUnindexedLeft(const Partition *partition)
+{
+	List	   *unindexed = NIL;
+	ListCell   *cell;
+
+	if (!partition->tree)
+		return NIL;
+	foreach(cell, LoadLeaves(partition->partition_id))
+	{
+		Leaf	   *leaf = lfirst(cell);
+
+		if (leaf->left && leaf->left_at_seq > 0 &&
+			get_attnum(leaf->relid, partition->seq_column) > 0 &&
+			!HasSeqIndex(leaf->relid, partition->seq_column, true) &&
+			!IsInAnotherTree(partition, leaf->relid))
+			unindexed = lappend_oid(unindexed, leaf->relid);
+	}
+	return unindexed;
+}
+
 bool
 IndexesAreThere(const Partition *partition)
 {
-	return ListUnindexed(partition) == NIL;
+	return ListUnindexed(partition) == NIL && ListUnindexedLeft(partition) == NIL;
 }
 
 /* The leaf's index that is to join its parent's, or InvalidOid. */

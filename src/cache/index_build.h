@@ -18,11 +18,17 @@
  */
 extern bool BuildOrPostponeIndex(Oid relid, const char *column);
 
-/* Every relation that holds rows has its index: nothing is to be built. */
+/* Every relation that holds rows has its index, leaves that have left too: nothing is to be built. */
 extern bool IndexesAreThere(const Partition *partition);
 
-/* OIDs of those that have none; NIL: nothing is to be built. */
+/* OIDs of those that have none, of a tree only those that are in it now. */
 extern List *ListUnindexed(const Partition *partition);
+
+/*
+ * OIDs of leaves that have left with numbers, and have none.  Whether anybody still
+ * has to read them is not asked.
+ */
+extern List *ListUnindexedLeft(const Partition *partition);
 
 /*
  * Drops what a build that was broken off has left on an ordinary table, which is

@@ -3,7 +3,7 @@
  *		CREATE INDEX CONCURRENTLY from a background process.
  *
  * The statement is several transactions and must not run inside one, so SPI cannot
- * run it; it goes through ProcessUtility() as a client's would.
+ * run it; it goes through a portal as a client's would.
  *
  * The lock that it takes on the table is taken before it, for the session: it is
  * waited for with a time limit, and while it is held no other build is under way,
@@ -18,6 +18,7 @@
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "tcop/dest.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
@@ -32,6 +33,7 @@
 #include "cache/attach_lock.h"
 #include "cache/index_concurrently.h"
 #include "cache/seq_index.h"
+#include "common/compat.h"
 #include "common/inject.h"
 #include "common/subtransaction.h"
 
@@ -43,15 +45,17 @@
 
 static MemoryContext build_context = NULL;	/* lives as long as a build */
 static char *session_lock_timeout = NULL;	/* before the build */
+static char *session_search_path = NULL;
 
-/* Outside of a transaction, where a setting is not undone by one. */
+/* Outside of a transaction, where a setting is not undone by one; NULL resets it. */
 static void
-SetSessionLockTimeout(const char *value)
+SetForSession(const char *name, const char *value)
 {
-	(void) set_config_option("lock_timeout", value, PGC_USERSET, PGC_S_SESSION,
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SET, true, 0, false);
 }
 
+/* Event triggers of users' expect the search_path of the database or role. */
 static void
 BeginBuild(void)
 {
@@ -59,6 +63,8 @@ BeginBuild(void)
 		build_context = AllocSetContextCreate(TopMemoryContext, "incsink index build",
 											  ALLOCSET_DEFAULT_SIZES);
 	session_lock_timeout = MemoryContextStrdup(TopMemoryContext, GetConfigOption("lock_timeout", false, false));
+	session_search_path = MemoryContextStrdup(TopMemoryContext, GetConfigOption("search_path", false, false));
+	SetForSession("search_path", NULL);
 }
 
 void
@@ -66,10 +72,12 @@ EndBuild(void)
 {
 	if (session_lock_timeout == NULL)
 		return;
-	SetSessionLockTimeout(session_lock_timeout);
+	SetForSession("lock_timeout", session_lock_timeout);
+	SetForSession("search_path", session_search_path);
 	pfree(session_lock_timeout);
+	pfree(session_search_path);
 	session_lock_timeout = NULL;
-	PortalContext = NULL;
+	session_search_path = NULL;
 	debug_query_string = NULL;
 	pgstat_report_activity(STATE_IDLE, NULL);
 	MemoryContextReset(build_context);
@@ -131,7 +139,7 @@ WriteStatements(Oid relid, const char *column, bool in_tree)
 			statements = lappend(statements, psprintf("DROP INDEX CONCURRENTLY %s",
 													  QuotedRelationName(index->index)));
 	}
-	return lappend(statements, psprintf("CREATE %sINDEX CONCURRENTLY ON %s (%s) WHERE %s > 0",
+	return lappend(statements, psprintf("CREATE %sINDEX CONCURRENTLY ON %s (%s) WHERE %s OPERATOR(pg_catalog.>) 0",
 										in_tree ? "" : "UNIQUE ", QuotedRelationName(relid),
 										quote_identifier(column), quote_identifier(column)));
 }
@@ -145,7 +153,7 @@ PlanBuild(Oid relid, const char *column, bool in_tree)
 	MemoryContext old;
 
 	snprintf(timeout, sizeof(timeout), "%d", DeadlockTimeout + ABOVE_DEADLOCK_TIMEOUT_MS);
-	SetSessionLockTimeout(timeout);
+	SetForSession("lock_timeout", timeout);
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
 	LockTableForBuild(relid);
@@ -154,7 +162,7 @@ PlanBuild(Oid relid, const char *column, bool in_tree)
 	MemoryContextSwitchTo(old);
 	INCSINK_POINT("index-plan-commit");
 	CommitTransactionCommand();
-	SetSessionLockTimeout("0");
+	SetForSession("lock_timeout", "0");
 	return statements;
 }
 
@@ -174,28 +182,31 @@ ParseUtility(const char *statement)
 }
 
 /*
- * What exec_simple_query() and PortalRunUtility() do for a client: the statement's
- * memory outlives the transactions that it begins and ends, the first of which has a
- * snapshot that it pops.
+ * What exec_simple_query() does for a client: the statement's memory outlives the
+ * transactions that it begins and ends.  After these an event trigger's queries get
+ * their snapshot by the portal.
  */
 static void
 RunAtTopLevel(const char *statement)
 {
+	PlannedStmt *planned;
 	QueryCompletion completion;
+	Portal		portal;
 
 	debug_query_string = statement;
 	pgstat_report_activity(STATE_RUNNING, statement);
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	MemoryContextSwitchTo(build_context);
-	PortalContext = build_context;
-	PushActiveSnapshot(GetTransactionSnapshot());
+	planned = ParseUtility(statement);
+	portal = CreatePortal("", true, true);
+	portal->visible = false;
+	PortalDefineQuery(portal, NULL, statement, CreateCommandTag((Node *) planned),
+					  list_make1(planned), NULL);
+	PortalStart(portal, NULL, 0, InvalidSnapshot);
 	InitializeQueryCompletion(&completion);
-	ProcessUtility(ParseUtility(statement), statement, false, PROCESS_UTILITY_TOPLEVEL, NULL, NULL,
-				   None_Receiver, &completion);
-	while (ActiveSnapshotSet())
-		PopActiveSnapshot();
-	PortalContext = NULL;
+	(void) PortalRunCompat(portal, None_Receiver, &completion);
+	PortalDrop(portal, false);
 	INCSINK_POINT("index-build-commit");
 	CommitTransactionCommand();
 	pgstat_report_stat(false);

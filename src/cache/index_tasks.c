@@ -125,7 +125,7 @@ LookAtTask(int64 partition_id)
 	}
 	task = palloc(sizeof(IndexTask));
 	task->partition = partition;
-	task->unindexed = ListUnindexed(partition);
+	task->unindexed = list_concat(ListUnindexed(partition), ListUnindexedLeft(partition));
 	task->unjoined = ListUnjoined(partition);
 	return task;
 }
@@ -186,6 +186,9 @@ JoinLeaf(const UnjoinedLeaf *leaf, const char *column)
 	PushActiveSnapshot(GetTransactionSnapshot());
 	nest_level = NewGUCNestLevel();
 	(void) set_config_option("lock_timeout", JOIN_LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	/* That of the database: event triggers of users look for their tables by it. */
+	(void) set_config_option("search_path", NULL, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	error = InSubtransaction(JoinInSubtransaction, &call);
 	if (error != NULL && (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ||

@@ -39,7 +39,7 @@ PassedHorizon(const Partition *partition)
 {
 	int64		published;
 
-	if (!PublishedHorizon(partition->partition_id, &published))
+	if (!PublishedHorizon(partition->partition_id, partition->sequence, &published))
 		return partition->recorded_horizon;
 	return Max(published, partition->recorded_horizon);
 }
@@ -59,7 +59,7 @@ FindKnownRows(const Partition *partition, Oid relid, const Leaf *left)
 	if (left)
 	{
 		known.before = left->left_at_seq;
-		known.backlog = IsBacklogPart(partition, relid);
+		known.backlog = partition->backlog != NULL;
 	}
 	return known;
 }

@@ -30,10 +30,14 @@
 #include "common/compat.h"
 #include "common/hash.h"
 #include "common/sql.h"
+#include "common/subtransaction.h"
 #include "common/token.h"
 
 /* Whoever waits for the drop has waited long enough. */
 #define MOST_COUNTED 1000000
+
+/* Instead of a count. */
+#define UNKNOWN_ROWS (-1)
 
 /*
  * What a command in progress may drop; a leaf may have left one tree and be in another.
@@ -70,12 +74,23 @@ FindCount(const DropKey *key)
 	return counts ? hash_search(counts, key, HASH_FIND, NULL) : NULL;
 }
 
+/* Commands can be nested: an event trigger of the user's may drop, too. */
+DropCounts
+BeginDropCounts(void)
+{
+	DropCounts	outer = counts;
+
+	counts = NULL;
+	return outer;
+}
+
+/* Also where the command failed, or event triggers did not fire: REINDEX CONCURRENTLY. */
 void
-ForgetDropCounts(void)
+EndDropCounts(DropCounts outer)
 {
 	if (counts)
 		hash_destroy(counts);
-	counts = NULL;
+	counts = outer;
 }
 
 /*
@@ -87,7 +102,8 @@ LowestPosition(int64 partition_id, Position *position)
 {
 	if (SqlRun("SELECT w.seq, w.n, w.key FROM incsink.watermark w"
 			   " JOIN incsink.sink_table_def t ON t.sink_id = w.sink_id AND t.partition_id = w.partition_id"
-			   " WHERE w.partition_id = $1 ORDER BY w.seq, w.n LIMIT 1", SqlInt8(partition_id)) == 0)
+			   " WHERE w.partition_id = $1 ORDER BY w.seq, COALESCE(w.key = $2, false), w.n LIMIT 1",
+			   SqlInt8(partition_id), SqlJsonb(BacklogOverKey())) == 0)
 		return false;
 	position->seq = SqlGetInt8(0, 1);
 	position->n = SqlGetInt8(0, 2);
@@ -153,9 +169,12 @@ CountNumbered(Relation rel, AttrNumber attnum, int64 above, int64 until, Snapsho
 	return CountByScan(rel, attnum, above, until, snapshot);
 }
 
-/* Rows of a part of the backlog behind "since", NULL being its beginning. */
+/*
+ * Rows of the backlog behind "since", NULL being its beginning.  Others, which
+ * have numbers, may stand between: UNKNOWN_ROWS if they are too many to look at.
+ */
 static int64
-CountBehindKey(Relation rel, AttrNumber attnum, const BacklogPart *part, Jsonb *since,
+CountBehindKey(Relation rel, AttrNumber attnum, const Backlog *backlog, Jsonb *since,
 			   Snapshot snapshot)
 {
 	KeyIndex	key;
@@ -163,58 +182,105 @@ CountBehindKey(Relation rel, AttrNumber attnum, const BacklogPart *part, Jsonb *
 	BacklogScan *scan;
 	TupleTableSlot *slot;
 	int64		rows = 0;
+	int64		seen = 0;
+	bool		has_number;
 
-	if (!FindKeyIndex(rel, part->key_columns, part->nkeys, &key))
+	if (!KeyColumnsAreSame(rel, backlog) ||
+		!FindKeyIndex(rel, backlog->key_columns, backlog->nkeys, &key))
 		return CountByScan(rel, attnum, -1, 0, snapshot);
 	index = index_open(key.index, AccessShareLock);
 	slot = table_slot_create(rel, NULL);
-	scan = BacklogScanBegin(rel, index, &key, part, attnum, snapshot, since, NULL);
-	while (rows < MOST_COUNTED && BacklogScanNext(scan, slot))
-	{
-		CHECK_FOR_INTERRUPTS();
-		rows++;
-	}
+	scan = BacklogScanBegin(rel, index, &key, backlog, attnum, snapshot, since, NULL);
+	while (seen++ < MOST_COUNTED && BacklogScanNext(scan, slot, &has_number))
+		rows += !has_number;
 	BacklogScanEnd(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
-	return rows;
+	return seen > MOST_COUNTED && rows < MOST_COUNTED ? UNKNOWN_ROWS : rows;
 }
 
 static int64
 CountBacklog(const Partition *partition, Relation rel, AttrNumber attnum, Position lowest,
 			 Snapshot snapshot)
 {
-	int			reached = BacklogKeyPart(lowest.key);
-
-	if (partition->nparts == 0 || BacklogIsOver(lowest))
+	if (partition->backlog == NULL || BacklogIsOver(lowest))
 		return 0;
-	for (int i = 0; i < partition->nparts; i++)
-	{
-		const BacklogPart *part = &partition->parts[i];
-
-		if (part->relid == RelationGetRelid(rel) && part->part >= reached)
-			return CountBehindKey(rel, attnum, part, part->part == reached ? lowest.key : NULL,
-								  snapshot);
-	}
-	return 0;
+	return CountBehindKey(rel, attnum, partition->backlog, lowest.key, snapshot);
 }
 
-/* Rows of a leaf that some sink has not exported.  Needs an open SqlSession. */
+/*
+ * Where nothing can be counted, or was, because the library was not loaded yet: is it
+ * certain that every sink has passed the leaf?
+ */
+static bool
+WasExported(const Partition *partition, bool left, int64 left_at_seq)
+{
+	SequenceReading reading;
+	Position	lowest;
+
+	if (!LowestPosition(partition->partition_id, &lowest))
+		return true;
+	if (partition->backlog != NULL && !BacklogIsOver(lowest))
+		return false;
+	if (left)
+		return lowest.seq >= left_at_seq;
+	return ReadSequence(partition->sequence, &reading) && lowest.seq >= reading.last_drawn;
+}
+
+/*
+ * Rows of a leaf, one that left at "until" or one in the tree, that some sink has not
+ * exported.  Needs an open SqlSession.  Raises what reading raises.
+ */
 static int64
-CountUnexported(const Partition *partition, Relation rel, int64 until)
+CountUnexported(const Partition *partition, Relation rel, bool left, int64 until)
 {
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), partition->seq_column);
 	Snapshot	snapshot;
 	Position	lowest;
 	int64		rows;
+	int64		backlog;
 
-	if (attnum <= 0 || !LowestPosition(partition->partition_id, &lowest))
+	if (attnum <= 0)
+		return WasExported(partition, left, until) ? 0 : UNKNOWN_ROWS;
+	if (!LowestPosition(partition->partition_id, &lowest))
 		return 0;
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	rows = CountNumbered(rel, attnum, Max(lowest.seq, 0), until, snapshot) +
-		CountBacklog(partition, rel, attnum, lowest, snapshot);
+	rows = CountNumbered(rel, attnum, Max(lowest.seq, 0), until, snapshot);
+	backlog = CountBacklog(partition, rel, attnum, lowest, snapshot);
 	UnregisterSnapshot(snapshot);
-	return Min(rows, MOST_COUNTED);
+	return backlog == UNKNOWN_ROWS ? UNKNOWN_ROWS : Min(rows + backlog, MOST_COUNTED);
+}
+
+typedef struct CountCall
+{
+	const Partition *partition;
+	Relation	rel;
+	bool		left;
+	int64		until;
+	int64		rows;			/* what was found */
+} CountCall;
+
+static void
+CountInSubtransaction(void *arg)
+{
+	CountCall  *call = arg;
+
+	call->rows = CountUnexported(call->partition, call->rel, call->left, call->until);
+}
+
+/* Nobody is kept from dropping a leaf because its rows cannot be read. */
+static int64
+CountIfPossible(const Partition *partition, Relation rel, bool left, int64 until)
+{
+	CountCall	call = {partition, rel, left, until, 0};
+	ErrorData  *error = InSubtransaction(CountInSubtransaction, &call);
+
+	if (error == NULL)
+		return call.rows;
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return UNKNOWN_ROWS;
 }
 
 /* For every partition that has the leaf on record, unless it was counted before. */
@@ -226,16 +292,20 @@ CountLeaf(Relation rel)
 	uint64		count;
 	int64	   *ids;
 	int64	   *untils;
+	bool	   *left;
 
 	SqlBegin(&session);
-	count = SqlRun("SELECT partition_id, COALESCE(left_at_seq, 9223372036854775807)"
-				   " FROM incsink.leaf_def WHERE relid = $1", SqlOid(RelationGetRelid(rel)));
+	count = SqlRun("SELECT partition_id, COALESCE(left_at_seq, 9223372036854775807), left_at_seq IS NOT NULL"
+				   " FROM incsink.leaf_def l JOIN incsink.partition_state s USING (partition_id)"
+				   " WHERE l.relid = $1", SqlOid(RelationGetRelid(rel)));
 	ids = palloc(sizeof(int64) * (count + 1));
 	untils = palloc(sizeof(int64) * (count + 1));
+	left = palloc(sizeof(bool) * (count + 1));
 	for (uint64 row = 0; row < count; row++)
 	{
 		ids[row] = SqlGetInt8(row, 1);
 		untils[row] = SqlGetInt8(row, 2);
+		left[row] = SqlGetBool(row, 3);
 	}
 	for (uint64 i = 0; i < count; i++)
 	{
@@ -243,7 +313,8 @@ CountLeaf(Relation rel)
 		Partition  *partition = FindCount(&key) ? NULL : LoadPartition(ids[i], context);
 
 		if (partition)
-			NoteCount(&key, CountUnexported(partition, rel, untils[i]));
+			NoteCount(&key, left[i] && IsInAnotherTree(partition, RelationGetRelid(rel)) ? 0 :
+					  CountIfPossible(partition, rel, left[i], untils[i]));
 	}
 	SqlEnd(&session);
 }
@@ -295,25 +366,6 @@ CountBeforeDrop(Oid relid)
 	table_close(rel, NoLock);
 }
 
-/*
- * Where nothing was counted, because the library was not loaded yet: is it certain
- * that every sink has passed the leaf?
- */
-static bool
-WasExported(const Partition *partition, bool left, int64 left_at_seq)
-{
-	SequenceReading reading;
-	Position	lowest;
-
-	if (!LowestPosition(partition->partition_id, &lowest))
-		return true;
-	if (partition->nparts > 0 && !BacklogIsOver(lowest))
-		return false;
-	if (left)
-		return lowest.seq >= left_at_seq;
-	return ReadSequence(partition->sequence, &reading) && lowest.seq >= reading.last_drawn;
-}
-
 /* A leaf that went with its tree is no loss of its own: the partition says what is wrong. */
 static void
 RecordLoss(int64 partition_id, Oid relid, const char *schema, const char *table,
@@ -329,7 +381,8 @@ RecordLoss(int64 partition_id, Oid relid, const char *schema, const char *table,
 		return;
 	SqlRun("INSERT INTO incsink.loss (partition_id, schema_name, table_name, row_count)"
 		   " VALUES ($1, $2, $3, NULLIF($4, -1))",
-		   SqlInt8(partition_id), SqlName(schema), SqlName(table), SqlInt8(count ? count->rows : -1));
+		   SqlInt8(partition_id), SqlName(schema), SqlName(table),
+		   SqlInt8(count ? count->rows : UNKNOWN_ROWS));
 }
 
 void
@@ -340,10 +393,46 @@ NoteDroppedLeaf(Oid relid)
 
 	SqlBegin(&session);
 	while (SqlRun("DELETE FROM incsink.leaf_def WHERE ctid = ("
-				  " SELECT ctid FROM incsink.leaf_def WHERE relid = $1 LIMIT 1)"
+				  " SELECT l.ctid FROM incsink.leaf_def l JOIN incsink.partition_state s USING (partition_id)"
+				  " WHERE l.relid = $1 LIMIT 1)"
 				  " RETURNING partition_id, schema_name, table_name, left_at_seq",
 				  SqlOid(relid)) > 0)
 		RecordLoss(SqlGetInt8(0, 1), relid, SqlGetText(0, 2, context), SqlGetText(0, 3, context),
 				   !SqlIsNull(0, 4), SqlGetInt8(0, 4));
 	SqlEnd(&session);
+}
+
+void
+RefuseOwedLeaf(const Partition *partition, Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	uint64		count;
+	int64	   *ids;
+	int64	   *untils;
+
+	count = SqlRun("SELECT partition_id, left_at_seq FROM incsink.leaf_def l"
+				   " JOIN incsink.partition_state s USING (partition_id)"
+				   " WHERE l.relid = $1 AND partition_id <> $2 AND left_at_seq IS NOT NULL",
+				   SqlOid(relid), SqlInt8(partition->partition_id));
+	ids = palloc(sizeof(int64) * (count + 1));
+	untils = palloc(sizeof(int64) * (count + 1));
+	for (uint64 row = 0; row < count; row++)
+	{
+		ids[row] = SqlGetInt8(row, 1);
+		untils[row] = SqlGetInt8(row, 2);
+	}
+	for (uint64 i = 0; i < count; i++)
+	{
+		Partition  *other = LoadPartition(ids[i], CurrentMemoryContext);
+
+		if (other && get_rel_relkind(other->relid) != '\0' && CountIfPossible(other, rel, true, untils[i]) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot attach \"%s\" with its rows to \"%s.%s\", which incsink exports",
+							RelationDisplayName(rel), partition->schema_name, partition->table_name),
+					 errdetail("It was detached from \"%s.%s\", whose sinks have not exported all of them yet.",
+							   other->schema_name, other->table_name),
+					 errhint("Attach it when they have, or delete the rows first.")));
+	}
+	table_close(rel, NoLock);
 }

@@ -8,9 +8,12 @@
 #include "access/tableam.h"
 #include "lib/binaryheap.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 
+#include "cache/attach.h"
+#include "cache/columns.h"
 #include "cache/reader.h"
 #include "cache/seq_index.h"
 #include "cache/number_scan.h"
@@ -23,6 +26,7 @@ typedef struct NumberedStorage
 	OpenStorage storage;
 	Oid			relid;
 	int64		until;
+	bool		left;			/* a leaf that is not in the tree any more */
 	IndexScanDesc scan;			/* NULL at its end */
 	ScanDirection direction;
 	int			current;		/* which of the slots the scan is in */
@@ -78,6 +82,26 @@ FetchNext(NumberedStorage *part)
 	return true;
 }
 
+/*
+ * The tree's index gives none to a leaf that has left, and the turns do not look for
+ * it, so only those are stopped who still have to read the leaf.
+ */
+static void
+RaiseLeftUnindexed(Relation leaf, const Partition *partition)
+{
+	const char *column = quote_identifier(partition->seq_column);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" has no valid index on \"%s\"",
+					RelationDisplayName(leaf), partition->seq_column),
+			 errdetail("It has left table \"%s.%s\" with rows that are still to be read.",
+					   partition->schema_name, partition->table_name),
+			 errhint("Run: CREATE INDEX CONCURRENTLY ON %s (%s)%s;",
+					 QuotedRelationName(RelationGetRelid(leaf)), column,
+					 partition->adopted ? "" : psprintf(" WHERE %s > 0", column))));
+}
+
 /* Opens the relation and its index on the numbers. */
 static ReaderStatus
 OpenPart(NumberedStorage *part, const Partition *partition, Relation root, bool wait)
@@ -88,7 +112,11 @@ OpenPart(NumberedStorage *part, const Partition *partition, Relation root, bool 
 	if (status != READER_OK)
 		return status;
 	if (!FindSeqIndex(part->relid, part->storage.seq_attnum, partition->tree, &found))
+	{
+		if (part->left)
+			RaiseLeftUnindexed(part->storage.rel, partition);
 		return READER_GONE;
+	}
 	status = OpenStorageIndex(&part->storage, found.index, wait);
 	part->direction = found.descending ? BackwardScanDirection : ForwardScanDirection;
 	return status;
@@ -140,6 +168,7 @@ OpenLeaves(NumberScan *scan, List *storage, const Partition *partition, Relation
 		CHECK_FOR_INTERRUPTS();
 		part->relid = listed->relid;
 		part->until = Min(until, listed->until);
+		part->left = listed->until != PG_INT64_MAX;
 		scan->nparts++;
 		status = OpenPart(part, partition, root, wait);
 		if (status == READER_GONE && part->storage.rel == NULL)

@@ -88,6 +88,22 @@ MapLeafColumns(OpenStorage *storage, TupleDesc shape)
 	storage->shaped = MakeSingleTupleTableSlot(shape, &TTSOpsVirtual);
 }
 
+/* A leaf that has left may have lost its column before its rows were read. */
+static AttrNumber
+StorageSeqAttribute(Relation rel, Relation root, const Partition *partition)
+{
+	if (rel != root && get_attnum(RelationGetRelid(rel), partition->seq_column) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist any more",
+						partition->seq_column, RelationDisplayName(rel)),
+				 errdetail("It has left table \"%s\" with rows that are still to be read, whose numbers are lost.",
+						   RelationDisplayName(root)),
+				 errhint("If the column was renamed, give it its name again. Otherwise insert the rows that are to be exported into \"%s\" once more, and drop table \"%s\": incsink.loss will say that it had some.",
+						 RelationDisplayName(root), RelationDisplayName(rel))));
+	return SeqAttribute(rel, partition);
+}
+
 ReaderStatus
 OpenStorageRelation(OpenStorage *storage, Oid relid, Relation root, const Partition *partition,
 					bool wait)
@@ -104,7 +120,7 @@ OpenStorageRelation(OpenStorage *storage, Oid relid, Relation root, const Partit
 			return status;
 		MapLeafColumns(storage, RelationGetDescr(root));
 	}
-	storage->seq_attnum = SeqAttribute(storage->rel, partition);
+	storage->seq_attnum = StorageSeqAttribute(storage->rel, root, partition);
 	for (int i = 0; i < STORAGE_SLOTS; i++)
 		storage->rows[i] = table_slot_create(storage->rel, NULL);
 	return READER_OK;

@@ -24,8 +24,8 @@ typedef enum ReaderStatus
 	READER_GONE					/* the relation or its index is not there */
 } ReaderStatus;
 
-/* A row in hand, the one before it and the next one. */
-#define STORAGE_SLOTS 3
+/* A row in hand, two before it and the next one. */
+#define STORAGE_SLOTS 4
 
 typedef struct OpenStorage
 {

@@ -144,7 +144,7 @@ EndRange(Reader *reader)
 static bool
 IsInBacklog(const Partition *partition, Position since, Position until)
 {
-	return partition->nparts > 0 && until.seq == 0 && until.n > 0 && !BacklogIsOver(since);
+	return partition->backlog != NULL && until.seq == 0 && until.n > 0 && !BacklogIsOver(since);
 }
 
 ReaderStatus
@@ -188,17 +188,14 @@ StopsHere(Reader *reader)
 	return reader->is_due && !ReaderIsTied(reader);
 }
 
+/* *passed: it is not for the range, though it was read. */
 static inline TupleTableSlot *
-FetchRow(Reader *reader)
+FetchRow(Reader *reader, bool *passed)
 {
-	TupleTableSlot *slot;
-
+	*passed = false;
 	if (reader->numbers)
 		return NumberScanNext(reader->numbers, &reader->last);
-	slot = BacklogReaderNext(reader->backlog);
-	if (slot == NULL)
-		reader->stopped = BacklogReaderStopped(reader->backlog);
-	return slot;
+	return BacklogReaderNext(reader->backlog, passed);
 }
 
 /* Memory that the filter took for the row before is freed first. */
@@ -222,6 +219,7 @@ NoteReturned(Reader *reader)
 	if (reader->backlog)
 	{
 		BacklogReaderKeep(reader->backlog);
+		reader->goes_on_tie = BacklogReaderGoesOnTie(reader->backlog);
 		return;
 	}
 	reader->goes_on_tie = reader->last == reader->returned;
@@ -234,6 +232,7 @@ TupleTableSlot *
 ReaderNext(Reader *reader)
 {
 	TupleTableSlot *slot;
+	bool		passed;
 
 	if (reader->stopped)
 		return NULL;
@@ -245,11 +244,11 @@ ReaderNext(Reader *reader)
 			reader->stopped = true;
 			return NULL;
 		}
-		slot = FetchRow(reader);
+		slot = FetchRow(reader, &passed);
 		if (slot == NULL)
 			return NULL;
 		reader->scanned++;
-		if (!PassesFilter(reader, slot))
+		if (passed || !PassesFilter(reader, slot))
 			continue;
 		NoteReturned(reader);
 		return slot;
@@ -283,7 +282,7 @@ ReaderGoesOnTie(Reader *reader)
 bool
 ReaderIsTied(Reader *reader)
 {
-	return reader->numbers != NULL && NumberScanIsTied(reader->numbers);
+	return reader->numbers ? NumberScanIsTied(reader->numbers) : BacklogReaderIsTied(reader->backlog);
 }
 
 /* The locks stay until the end of the transaction. */

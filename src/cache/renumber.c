@@ -540,7 +540,7 @@ SayEveryRow(const Renumbering *renumbering)
 				(errmsg("all rows of table %s get new numbers",
 						QuotedRelationName(renumbering->called_for)),
 				 errdetail("Sinks and readers get them again, as new rows.")));
-	else if (!renumbering->zeros && renumbering->partition->nparts > 0)
+	else if (!renumbering->zeros && renumbering->partition->backlog != NULL)
 		ereport(NOTICE,
 				(errmsg("rows that table %s had when it was attached keep their place",
 						QuotedRelationName(renumbering->called_for)),

@@ -4,7 +4,6 @@
  */
 #include "postgres.h"
 
-#include "nodes/pg_list.h"
 
 #include "cache/renumber_backlog.h"
 #include "catalog/sink.h"
@@ -61,34 +60,34 @@ GiveUpIntents(int64 partition_id)
 	}
 }
 
-/* Deliveries inside it go on with numbers; those at the beginning begin with these. */
+/*
+ * All deliveries go on with numbers.  Also at the beginning the watermark changes: one
+ * that is just reading the backlog is fenced off.
+ */
 static void
 EndBacklog(int64 partition_id)
 {
 	GiveUpIntents(partition_id);
 	(void) SqlRun("UPDATE incsink.watermark SET key = $2"
-				  " WHERE partition_id = $1 AND seq = 0 AND key IS DISTINCT FROM $2 AND n > 0",
+				  " WHERE partition_id = $1 AND seq = 0 AND key IS DISTINCT FROM $2",
 				  SqlInt8(partition_id), SqlJsonb(BacklogOverKey()));
 	(void) SqlRun("DELETE FROM incsink.backlog_def WHERE partition_id = $1", SqlInt8(partition_id));
 	InvalidateDefinitions();
 }
 
-/* A part without a relation is passed over. */
-static void
-EndBacklogPart(int64 partition_id, Oid relid)
-{
-	(void) SqlRun("UPDATE incsink.backlog_def SET relid = 0 WHERE partition_id = $1 AND relid = $2",
-				  SqlInt8(partition_id), SqlOid(relid));
-	InvalidateDefinitions();
-}
-
+/*
+ * The whole backlog ends at once: its deliveries would take its rows once more under
+ * their numbers.  Until all have one, IsUnnumbered() in api/flush.c and the views say so:
+ * the table had rows, and they are in no backlog.  Rows of a leaf leave it one by one, as
+ * they get numbers; every_row asks for rows twice.
+ */
 bool
 TakeBacklog(const Partition *partition, Oid relid, bool every_row)
 {
 	SqlSession	session;
 	bool		take = true;
 
-	if (partition->nparts == 0)
+	if (partition->backlog == NULL)
 		return true;
 	SqlBegin(&session);
 	if (relid == partition->relid)
@@ -98,12 +97,8 @@ TakeBacklog(const Partition *partition, Oid relid, bool every_row)
 		if (take)
 			EndBacklog(partition->partition_id);
 	}
-	else if (IsBacklogPart(partition, relid))
-	{
+	else
 		take = every_row;
-		if (take)
-			EndBacklogPart(partition->partition_id, relid);
-	}
 	SqlEnd(&session);
 	return take;
 }

@@ -8,10 +8,15 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/dependency.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/primnodes.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/acl.h"
@@ -142,4 +147,35 @@ SeqColumnSequence(Relation rel, AttrNumber attnum)
 	if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE && !rel->rd_rel->relispartition)
 		return InvalidOid;
 	return DefaultSequence(rel, attnum);
+}
+
+/* What ATExecCookedColumnDefault() of commands/tablecmds.c does. */
+static void
+ReplaceDefault(Oid relid, AttrNumber attnum, Expr *expr)
+{
+	Relation	rel = table_open(relid, AccessExclusiveLock);
+
+	RemoveAttrDefault(relid, attnum, DROP_RESTRICT, false, true);
+	(void) StoreAttrDefaultCompat(rel, attnum, (Node *) expr);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+}
+
+void
+SetNextvalDefault(Oid relid, AttrNumber attnum, Oid sequence)
+{
+	Const	   *argument = makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+									 ObjectIdGetDatum(sequence), false, true);
+
+	ReplaceDefault(relid, attnum,
+				   (Expr *) makeFuncExpr(F_NEXTVAL, INT8OID, list_make1(argument),
+										 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL));
+}
+
+void
+SetUnnumberedDefault(Oid relid, AttrNumber attnum)
+{
+	ReplaceDefault(relid, attnum,
+				   (Expr *) makeConst(INT8OID, -1, InvalidOid, sizeof(int64),
+									  Int64GetDatum(-1), false, FLOAT8PASSBYVAL));
 }

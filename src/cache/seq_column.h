@@ -27,6 +27,14 @@ extern Oid	SeqColumnSequence(Relation rel, AttrNumber attnum);
 /* The sequence of a default that is nextval() of it and nothing else, or InvalidOid. */
 extern Oid	DefaultSequence(Relation rel, AttrNumber attnum);
 
+/*
+ * Gives the column of a table a default, which is nextval() of the sequence, or -1.
+ * Takes AccessExclusiveLock, asks for no privilege, and fires no event trigger: for
+ * changes inside of other commands, under a search_path that no user's trigger expects.
+ */
+extern void SetNextvalDefault(Oid relid, AttrNumber attnum, Oid sequence);
+extern void SetUnnumberedDefault(Oid relid, AttrNumber attnum);
+
 /* Can a partitioned table have an identity column? */
 #define TREE_HAS_IDENTITY (PG_VERSION_NUM >= 170000)
 

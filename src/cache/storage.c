@@ -146,6 +146,14 @@ ReadTree(const Partition *partition)
 	return tree;
 }
 
+bool
+IsInAnotherTree(const Partition *partition, Oid relid)
+{
+	Oid			root = AttachedRoot(relid);
+
+	return OidIsValid(root) && root != partition->relid;
+}
+
 static List *
 AddPart(List *parts, Oid relid, int64 until)
 {
@@ -180,6 +188,8 @@ ListStorage(const Partition *partition, int64 since)
 		if (leaf->left && leaf->left_at_seq <= since)
 			continue;
 		if (get_rel_relkind(leaf->relid) == '\0')
+			continue;
+		if (leaf->left && IsInAnotherTree(partition, leaf->relid))
 			continue;
 		parts = AddPart(parts, leaf->relid, leaf->left ? leaf->left_at_seq : PG_INT64_MAX);
 	}

@@ -55,4 +55,10 @@ typedef struct TreeReading
 
 extern TreeReading ReadTree(const Partition *partition);
 
+/*
+ * Is a leaf that has left the partition's tree in another attached one?  Then the
+ * numbers in it are that one's.
+ */
+extern bool IsInAnotherTree(const Partition *partition, Oid relid);
+
 #endif							/* INCSINK_STORAGE_H */

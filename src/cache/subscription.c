@@ -11,12 +11,15 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_trigger.h"
 #include "commands/sequence.h"
+#include "commands/trigger.h"
+#include "nodes/makefuncs.h"
 #include "nodes/pg_list.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -125,19 +128,33 @@ NumberRowTriggerIsMissing(Oid relid)
 	return missing;
 }
 
-/* ENABLE TRIGGER recurses to leaves; leaves that join later take it over as it is. */
+/*
+ * What CREATE OR REPLACE TRIGGER and ENABLE REPLICA TRIGGER do, leaves included, but no
+ * event trigger fires: this runs inside of other commands and in the worker, under a
+ * search_path that no user's trigger expects.  Leaves that join later take it over as
+ * it is.
+ */
 void
 AddNumberRowTrigger(Oid relid, const char *function_schema)
 {
-	char	   *table = QuotedRelationName(relid);
+	CreateTrigStmt *statement = makeNode(CreateTrigStmt);
 
-	RunStatement("CREATE OR REPLACE TRIGGER " NUMBER_ROW_TRIGGER " BEFORE INSERT OR UPDATE ON %s"
-				 " FOR EACH ROW EXECUTE FUNCTION %s()", table,
-				 quote_qualified_identifier(function_schema, NUMBER_ROW_TRIGGER));
-	RunStatement("ALTER TABLE %s ENABLE REPLICA TRIGGER " NUMBER_ROW_TRIGGER, table);
+	statement->replace = true;
+	statement->trigname = NUMBER_ROW_TRIGGER;
+	statement->relation = makeRangeVar(get_namespace_name(get_rel_namespace(relid)),
+									   get_rel_name(relid), -1);
+	statement->funcname = list_make2(makeString(pstrdup(function_schema)),
+									 makeString(pstrdup(NUMBER_ROW_TRIGGER)));
+	statement->row = true;
+	statement->timing = TRIGGER_TYPE_BEFORE;
+	statement->events = TRIGGER_TYPE_INSERT | TRIGGER_TYPE_UPDATE;
+	(void) CreateTriggerFiringOn(statement, "", relid, InvalidOid, InvalidOid, InvalidOid,
+								 InvalidOid, InvalidOid, NULL, false, false,
+								 TRIGGER_FIRES_ON_REPLICA);
+	CommandCounterIncrement();
 }
 
-/* What CREATE TRIGGER and ALTER TABLE take; false if one of them is not free. */
+/* What CREATE TRIGGER takes; false if one of them is not free. */
 static bool
 LockForTrigger(Oid relid)
 {

@@ -37,11 +37,19 @@ extern void SyncLeaves(Oid root);
  */
 extern void CountBeforeDrop(Oid relid);
 
+/*
+ * A leaf is to join the tree of "partition": raises an ERROR if it has rows that
+ * another tree's sinks have not exported, which would not read it any more.  Needs an open SqlSession.
+ */
+extern void RefuseOwedLeaf(const Partition *partition, Oid relid);
+
 /* A leaf on record was dropped: records what was counted. */
 extern void NoteDroppedLeaf(Oid relid);
 
-/* The command is over: what was counted for others was for nothing. */
-extern void ForgetDropCounts(void);
+/* Around every command: what it counted is for its own drops alone. */
+typedef struct HTAB *DropCounts;
+extern DropCounts BeginDropCounts(void);
+extern void EndDropCounts(DropCounts outer);
 
 /* Takes a leaf for known, its rows having been renumbered. */
 extern void AcceptLeaf(int64 partition_id, Oid relid);

@@ -171,6 +171,19 @@ NoteUnseenChanges(const Partition *partition, const TreeReading *tree)
 	SqlEnd(&session);
 }
 
+/* Partitioned tables below the root: INSERT INTO one uses its own default. */
+static List *
+ListBranches(Oid root)
+{
+	List	   *branches = NIL;
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(root, NoLock, NULL))
+		if (lfirst_oid(cell) != root && get_rel_relkind(lfirst_oid(cell)) == RELKIND_PARTITIONED_TABLE)
+			branches = lappend_oid(branches, lfirst_oid(cell));
+	return branches;
+}
+
 static bool
 LookAtLeaves(const Partition *partition, const TreeReading *tree, bool *all_known,
 			 char **error, char **hint)
@@ -178,7 +191,7 @@ LookAtLeaves(const Partition *partition, const TreeReading *tree, bool *all_know
 	ListCell   *cell;
 
 	*all_known = true;
-	foreach(cell, tree->in_tree)
+	foreach(cell, list_concat(ListBranches(partition->relid), tree->in_tree))
 	{
 		LeafFinding finding = LookAtLeaf(partition, lfirst_oid(cell), error, hint);
 

@@ -36,6 +36,7 @@ typedef struct TreeLeaf
 {
 	Oid			relid;
 	bool		joined;			/* in this transaction, by itself or in a branch */
+	bool		branch;			/* partitioned: rows are elsewhere, but its default counts */
 } TreeLeaf;
 
 /* The commands that are run here fire the event trigger again. */
@@ -48,6 +49,7 @@ AddTreeLeaf(List **leaves, Oid relid, bool joined)
 
 	leaf->relid = relid;
 	leaf->joined = joined;
+	leaf->branch = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE;
 	*leaves = lappend(*leaves, leaf);
 }
 
@@ -70,10 +72,9 @@ ScanTree(Oid parent, bool joined, List **leaves)
 		bool		child_joined = joined ||
 			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 
+		AddTreeLeaf(leaves, child, child_joined);
 		if (get_rel_relkind(child) == RELKIND_PARTITIONED_TABLE)
 			ScanTree(child, child_joined, leaves);
-		else
-			AddTreeLeaf(leaves, child, child_joined);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -126,8 +127,8 @@ RefuseRows(const Partition *partition, Oid relid, bool returns)
 			 returns ?
 			 errdetail("It has got rows since it was detached: they would never be exported, for their numbers may have been passed already.")
 			 : errdetail("Its rows would never be exported: their numbers may have been passed already."),
-			 errhint("Insert its rows into \"%s.%s\" instead. Or, as a superuser: SET incsink.allow_explicit_seq = on; attach it; then run: CALL incsink_renumber(%s, every_row => true);",
-					 partition->schema_name, partition->table_name, leaf)));
+			 errhint("Insert its rows into \"%s.%s\" instead, all columns but \"%s\". Or, as a superuser: SET incsink.allow_explicit_seq = on; attach it; then run: CALL incsink_renumber(%s, every_row => true);",
+					 partition->schema_name, partition->table_name, partition->seq_column, leaf)));
 }
 
 void
@@ -139,11 +140,8 @@ SetLeafDefault(const Partition *partition, Oid relid)
 		SeqColumnSequence(rel, attnum) == partition->sequence;
 
 	table_close(rel, NoLock);
-	if (numbered)
-		return;
-	RunStatement("ALTER TABLE ONLY %s ALTER COLUMN %s SET DEFAULT pg_catalog.nextval(%s::pg_catalog.regclass)",
-				 QuotedRelationName(relid), quote_identifier(partition->seq_column),
-				 quote_literal_cstr(QuotedRelationName(partition->sequence)));
+	if (!numbered)
+		SetNextvalDefault(relid, attnum, partition->sequence);
 }
 
 /*
@@ -166,25 +164,52 @@ SyncJoinedLeaf(const Partition *partition, Oid relid, const Leaf *left, bool ref
 	table_close(rel, NoLock);
 	if (!known && refuse)
 		RefuseRows(partition, relid, left != NULL);
+	RefuseOwedLeaf(partition, relid);
 	SetLeafDefault(partition, relid);
 	if (known)
 		RecordLeaf(partition->partition_id, relid);
 }
 
+/* Has the column of a table that left a default of the tree's sequence? */
+static bool
+IsFedBySequence(const Partition *partition, Oid relid)
+{
+	Relation	rel = try_table_open(relid, AccessShareLock);
+	AttrNumber	attnum = get_attnum(relid, partition->seq_column);
+	bool		fed = rel != NULL && attnum > 0 && OidIsValid(partition->sequence) &&
+		DefaultSequence(rel, attnum) == partition->sequence;
+
+	if (rel != NULL)
+		table_close(rel, NoLock);
+	return fed;
+}
+
 /*
- * A default of the tree's sequence would keep the tree from being dropped.  0 lets
- * rows be inserted, and marks them as none of the tree's.
+ * A default of the tree's sequence would keep the tree from being dropped.  -1 lets
+ * rows be inserted, and marks them as none of the tree's: 0 is for its backlog.
  */
 static void
-UnsetLeafDefault(const Partition *partition, Oid relid)
+UnsetDefault(const Partition *partition, Oid relid)
 {
-	Relation	rel = table_open(relid, NoLock);
-	Oid			sequence = DefaultSequence(rel, SeqAttribute(rel, partition));
+	if (IsFedBySequence(partition, relid))
+		SetUnnumberedDefault(relid, get_attnum(relid, partition->seq_column));
+}
 
-	table_close(rel, NoLock);
-	if (OidIsValid(sequence) && sequence == partition->sequence)
-		RunStatement("ALTER TABLE ONLY %s ALTER COLUMN %s SET DEFAULT 0",
-					 QuotedRelationName(relid), quote_identifier(partition->seq_column));
+/* Branches that left with their leaves have such a default, too; one that is in use keeps it. */
+static void
+UnsetBranchDefaults(const Partition *partition, Oid top)
+{
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(top, NoLock, NULL))
+	{
+		Oid			relid = lfirst_oid(cell);
+
+		if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE &&
+			IsFedBySequence(partition, relid) &&
+			ConditionalLockRelationOid(relid, AccessExclusiveLock))
+			UnsetDefault(partition, relid);
+	}
 }
 
 /*
@@ -196,27 +221,32 @@ SyncLeftLeaf(const Partition *partition, Oid relid)
 {
 	bool		exclusive = ConditionalLockRelationOid(relid, AccessExclusiveLock);
 	Relation	rel = try_table_open(relid, AccessShareLock);
+	AttrNumber	attnum = get_attnum(relid, partition->seq_column);
 	SequenceReading reading;
 	int64		left_at_seq;
 
 	if (rel == NULL)
 		return;
-	if (!exclusive && ReadSequence(partition->sequence, &reading))
+	if ((!exclusive || attnum <= 0) && ReadSequence(partition->sequence, &reading))
 		left_at_seq = reading.last_drawn;
 	else
 		left_at_seq = HighestNumber(rel, SeqAttribute(rel, partition));
 	table_close(rel, NoLock);
 	RecordDeparture(partition->partition_id, relid, left_at_seq);
 	if (exclusive)
-		UnsetLeafDefault(partition, relid);
+		UnsetDefault(partition, relid);
 }
 
-/* Needs an open SqlSession. */
+/*
+ * Not while the root's column is missing or has another name, which the turn reports.
+ * Needs an open SqlSession.
+ */
 static void
 CompareTreeWithRecord(const Partition *partition, bool refuse)
 {
 	List	   *recorded = LoadLeaves(partition->partition_id);
 	List	   *leaves = NIL;
+	List	   *tops = NIL;
 	ListCell   *cell;
 
 	ScanTree(partition->relid, false, &leaves);
@@ -225,16 +255,22 @@ CompareTreeWithRecord(const Partition *partition, bool refuse)
 		TreeLeaf   *leaf = lfirst(cell);
 		Leaf	   *record = leaf->joined ? FindRecord(recorded, leaf->relid) : NULL;
 
-		if (leaf->joined && (record == NULL || record->left))
+		if (leaf->branch && leaf->joined)
+			SetLeafDefault(partition, leaf->relid);
+		else if (leaf->joined && (record == NULL || record->left))
 			SyncJoinedLeaf(partition, leaf->relid, record, refuse);
 	}
 	foreach(cell, recorded)
 	{
 		Leaf	   *record = lfirst(cell);
 
-		if (!record->left && !IsInTree(leaves, record->relid))
-			SyncLeftLeaf(partition, record->relid);
+		if (record->left || IsInTree(leaves, record->relid))
+			continue;
+		SyncLeftLeaf(partition, record->relid);
+		tops = list_append_unique_oid(tops, TopmostAncestor(record->relid));
 	}
+	foreach(cell, tops)
+		UnsetBranchDefaults(partition, lfirst_oid(cell));
 }
 
 /* In a copy that is not adopted nothing is refused: it waits for its owner's word. */
@@ -256,7 +292,8 @@ SyncPartition(Oid root)
 
 	SqlBegin(&session);
 	partition = LoadPartitionByRelation(root, context);
-	if (partition && RefreshPartitionState(partition))
+	if (partition && RefreshPartitionState(partition) &&
+		get_attnum(root, partition->seq_column) > 0)
 		CompareTreeWithRecord(partition, MayRefuse());
 	SqlEnd(&session);
 }

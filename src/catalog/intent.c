@@ -79,24 +79,29 @@ DigestArray(const Intent *intent)
 	return PointerGetDatum(construct_array(elements, intent->ndigests, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
-void
-InsertIntent(Intent *intent)
+bool
+InsertIntent(Intent *intent, Position position)
 {
 	intent->attempts = 1;
-	(void) SqlRun("INSERT INTO incsink.intent (intent_id, batch_id, sink_id, partition_id, destination,"
-				  " epoch, since_seq, since_n, until_seq, until_n, row_count, byte_count, digests,"
-				  " encoding, object_key, created_at, until_key)"
-				  " VALUES (pg_catalog.nextval('incsink.object_id_seq'), $1, $2, $3, $4, $5, $6, $7, $8,"
-				  " $9, $10, $11, $12, $13, $14, $15, $16) RETURNING intent_id",
-				  SqlText(intent->batch_id), SqlInt8(intent->sink_id), SqlInt8(intent->partition_id),
-				  SqlText(intent->destination), SqlText(intent->epoch),
-				  SqlInt8(intent->since.seq), SqlInt8(intent->since.n),
-				  SqlInt8(intent->until.seq), SqlInt8(intent->until.n),
-				  SqlInt8(intent->row_count), SqlInt8(intent->byte_count),
-				  SqlDatum(TEXTARRAYOID, DigestArray(intent), false), SqlJsonb(intent->encoding),
-				  SqlText(intent->object_key), SqlTime(intent->created_at),
-				  SqlJsonb(intent->until.key));
+	if (SqlRun("INSERT INTO incsink.intent (intent_id, batch_id, sink_id, partition_id, destination,"
+			   " epoch, since_seq, since_n, until_seq, until_n, row_count, byte_count, digests,"
+			   " encoding, object_key, created_at, until_key)"
+			   " SELECT pg_catalog.nextval('incsink.object_id_seq'), $1, $2, $3, $4, $5, $6, $7, $8,"
+			   " $9, $10, $11, $12, $13, $14, $15, $16 FROM incsink.watermark w"
+			   " WHERE w.sink_id = $2 AND w.partition_id = $3 AND w.destination = $4 AND w.epoch = $5"
+			   " AND w.seq = $17 AND w.n = $18 AND w.key IS NOT DISTINCT FROM $19 RETURNING intent_id",
+			   SqlText(intent->batch_id), SqlInt8(intent->sink_id), SqlInt8(intent->partition_id),
+			   SqlText(intent->destination), SqlText(intent->epoch),
+			   SqlInt8(intent->since.seq), SqlInt8(intent->since.n),
+			   SqlInt8(intent->until.seq), SqlInt8(intent->until.n),
+			   SqlInt8(intent->row_count), SqlInt8(intent->byte_count),
+			   SqlDatum(TEXTARRAYOID, DigestArray(intent), false), SqlJsonb(intent->encoding),
+			   SqlText(intent->object_key), SqlTime(intent->created_at),
+			   SqlJsonb(intent->until.key), SqlInt8(position.seq), SqlInt8(position.n),
+			   SqlJsonb(position.key)) == 0)
+		return false;
 	intent->intent_id = SqlGetInt8(0, 1);
+	return true;
 }
 
 bool

@@ -70,42 +70,22 @@ ReadPartition(uint64 row, MemoryContext context)
 	return partition;
 }
 
-static void
-ReadBacklogPart(BacklogPart *part, uint64 row, MemoryContext context)
-{
-	part->part = SqlGetInt4(row, 1);
-	part->relid = SqlGetOid(row, 2);
-	part->schema_name = SqlGetText(row, 3, context);
-	part->table_name = SqlGetText(row, 4, context);
-	part->key_columns = SqlGetTextArray(row, 5, context, &part->nkeys);
-	part->last_key = SqlGetJsonb(row, 6, context);
-	part->row_estimate = SqlGetInt8(row, 7);
-}
-
-bool
-IsBacklogPart(const Partition *partition, Oid relid)
-{
-	for (int i = 0; i < partition->nparts; i++)
-		if (partition->parts[i].relid == relid)
-			return true;
-	return false;
-}
-
 /* After the query for the partition itself: a result is gone with the next query. */
 static Partition *
 AddBacklog(Partition *partition, MemoryContext context)
 {
-	uint64		count;
+	Backlog    *backlog;
 
-	if (!partition->had_rows || !CatalogIsCurrent())
+	if (!partition->had_rows || !CatalogIsCurrent() ||
+		SqlRun("SELECT key_columns, key_types, last_key, row_estimate FROM incsink.backlog_def"
+			   " WHERE partition_id = $1", SqlInt8(partition->partition_id)) == 0)
 		return partition;
-	count = SqlRun("SELECT part, relid, schema_name, table_name, key_columns, last_key, row_estimate"
-				   " FROM incsink.backlog_def WHERE partition_id = $1 ORDER BY part",
-				   SqlInt8(partition->partition_id));
-	partition->parts = MemoryContextAllocZero(context, sizeof(BacklogPart) * (count + 1));
-	partition->nparts = count;
-	for (uint64 row = 0; row < count; row++)
-		ReadBacklogPart(&partition->parts[row], row, context);
+	backlog = MemoryContextAllocZero(context, sizeof(Backlog));
+	backlog->key_columns = SqlGetTextArray(0, 1, context, &backlog->nkeys);
+	backlog->key_types = SqlGetTextArray(0, 2, context, &backlog->nkeys);
+	backlog->last_key = SqlGetJsonb(0, 3, context);
+	backlog->row_estimate = SqlGetInt8(0, 4);
+	partition->backlog = backlog;
 	return partition;
 }
 
@@ -215,16 +195,6 @@ RecordPartitionError(int64 partition_id, const char *error, const char *hint)
 		   SqlInt8(partition_id), SqlText(error), SqlText(hint));
 }
 
-/* Rows of the three tables are updated alike; the name that is there counts. */
-#define REFRESH_NAMES(table) \
-	"WITH stale AS (SELECT o.ctid, n.nspname, c.relname FROM incsink." table " o" \
-	" JOIN pg_catalog.pg_class c ON c.oid = o.relid" \
-	" JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace" \
-	" WHERE o.partition_id = $1 AND (o.schema_name <> n.nspname OR o.table_name <> c.relname)" \
-	" FOR UPDATE OF o SKIP LOCKED)" \
-	" UPDATE incsink." table " t SET schema_name = stale.nspname, table_name = stale.relname" \
-	" FROM stale WHERE t.ctid = stale.ctid"
-
 void
 RefreshNames(const Partition *partition)
 {
@@ -241,9 +211,13 @@ RefreshNames(const Partition *partition)
 			   " FROM free WHERE d.partition_id = free.partition_id",
 			   SqlInt8(partition->partition_id), SqlName(schema), SqlName(table));
 	if (partition->tree)
-		SqlRun(REFRESH_NAMES("leaf_def"), SqlInt8(partition->partition_id));
-	if (partition->nparts > 0)
-		SqlRun(REFRESH_NAMES("backlog_def"), SqlInt8(partition->partition_id));
+		SqlRun("WITH stale AS (SELECT l.ctid, n.nspname, c.relname FROM incsink.leaf_def l"
+			   " JOIN pg_catalog.pg_class c ON c.oid = l.relid"
+			   " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+			   " WHERE l.partition_id = $1 AND (l.schema_name <> n.nspname OR l.table_name <> c.relname)"
+			   " FOR UPDATE OF l SKIP LOCKED)"
+			   " UPDATE incsink.leaf_def t SET schema_name = stale.nspname, table_name = stale.relname"
+			   " FROM stale WHERE t.ctid = stale.ctid", SqlInt8(partition->partition_id));
 }
 
 /*
@@ -276,14 +250,13 @@ FindTag(int64 partition_id, const char *tag, bool *in_force, int64 *last_horizon
 }
 
 static void
-InsertBacklogPart(int64 partition_id, const BacklogPart *part)
+InsertBacklog(int64 partition_id, const Backlog *backlog)
 {
-	SqlRun("INSERT INTO incsink.backlog_def (partition_id, part, schema_name, table_name, relid,"
-		   " key_columns, last_key, row_estimate) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-		   SqlInt8(partition_id), SqlInt4(part->part), SqlName(part->schema_name),
-		   SqlName(part->table_name), SqlOid(part->relid),
-		   SqlNameArray(part->key_columns, part->nkeys), SqlJsonb(part->last_key),
-		   SqlInt8(part->row_estimate));
+	SqlRun("INSERT INTO incsink.backlog_def (partition_id, key_columns, key_types, last_key,"
+		   " row_estimate) VALUES ($1, $2, $3, $4, $5)",
+		   SqlInt8(partition_id), SqlNameArray(backlog->key_columns, backlog->nkeys),
+		   SqlTextArray(backlog->key_types, backlog->nkeys), SqlJsonb(backlog->last_key),
+		   SqlInt8(backlog->row_estimate));
 }
 
 void
@@ -303,8 +276,8 @@ InsertPartition(Partition *partition, Jsonb *options)
 		   SqlInt8(partition->partition_id), SqlOid(partition->relid),
 		   SqlOid(partition->sequence), SqlOid(partition->sequence_relfilenode),
 		   SqlInt8(partition->highest_seq), SqlInt8(partition->recorded_horizon));
-	for (int i = 0; i < partition->nparts; i++)
-		InsertBacklogPart(partition->partition_id, &partition->parts[i]);
+	if (partition->backlog)
+		InsertBacklog(partition->partition_id, partition->backlog);
 	if (partition->preparing)
 		SqlRun("INSERT INTO incsink.index_task (partition_id) VALUES ($1)",
 			   SqlInt8(partition->partition_id));
@@ -348,12 +321,6 @@ BindStorage(int64 partition_id)
 				  " JOIN pg_catalog.pg_namespace n ON n.nspname = g.schema_name"
 				  " JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = g.table_name"
 				  "  AND c.relkind = 'r'",
-				  SqlInt8(partition_id));
-	(void) SqlRun("UPDATE incsink.backlog_def b SET relid = COALESCE("
-				  "(SELECT c.oid FROM pg_catalog.pg_class c"
-				  " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-				  " WHERE n.nspname = b.schema_name AND c.relname = b.table_name AND c.relkind = 'r'), 0)"
-				  " WHERE b.partition_id = $1",
 				  SqlInt8(partition_id));
 }
 

@@ -12,20 +12,17 @@
 #include "utils/timestamp.h"
 
 /*
- * Rows that one relation had when it was attached: they have number 0 and are read in
- * the order of a unique index.
+ * Rows that the table, or the leaves of a partitioned one, had when it was attached:
+ * they have number 0 and are read in the order of a unique index.
  */
-typedef struct BacklogPart
+typedef struct Backlog
 {
-	int			part;			/* from 1; its place in the order of reading */
-	Oid			relid;
-	char	   *schema_name;
-	char	   *table_name;
 	char	  **key_columns;
+	char	  **key_types;		/* of each, with its collation: DescribeKeyType() */
 	int			nkeys;
-	Jsonb	   *last_key;		/* highest key at attach, values only */
+	Jsonb	   *last_key;		/* highest key at attach */
 	int64		row_estimate;
-} BacklogPart;
+} Backlog;
 
 typedef struct Partition
 {
@@ -37,8 +34,7 @@ typedef struct Partition
 	char	   *seq_column;		/* "ingest_seq" or the adopted column */
 	bool		adopted;
 	bool		had_rows;		/* has rows with ingest_seq = 0 */
-	BacklogPart *parts;			/* these rows, if they can be read in order */
-	int			nparts;			/* 0: no backlog to read */
+	Backlog    *backlog;		/* how these rows are read; NULL: they are not */
 	bool		tree;			/* partitioned: its leaves hold the rows */
 	bool		preparing;		/* its index on the numbers is being built */
 	char	   *tag;			/* the one in force, for new tokens */
@@ -51,9 +47,6 @@ typedef struct Partition
 	char	   *error;			/* integrity failure found by a turn, or NULL */
 	char	   *hint;
 } Partition;
-
-/* Does the relation hold rows of the backlog? */
-extern bool IsBacklogPart(const Partition *partition, Oid relid);
 
 /* All need an open SqlSession and allocate in "context". */
 extern Partition *LoadPartition(int64 partition_id, MemoryContext context);
@@ -68,7 +61,7 @@ extern void RecordPartitionError(int64 partition_id, const char *error, const ch
 extern Partition *LoadPartitionByName(const char *dataset, const char *source, MemoryContext context);
 
 /*
- * Records the names that the table, its leaves and the parts of its backlog have now:
+ * Records the names that the table and its leaves have now:
  * after a restore they are found by name.  Waits for nobody.
  */
 extern void RefreshNames(const Partition *partition);
@@ -87,7 +80,7 @@ extern bool FindTag(int64 partition_id, const char *tag, bool *in_force, int64 *
 
 /*
  * Attach and detach.  InsertPartition() fills partition_id and tag, and stores
- * parts and preparing, too.
+ * backlog and preparing, too.
  */
 extern void InsertPartition(Partition *partition, Jsonb *options);
 extern void DeletePartition(int64 partition_id);

@@ -154,11 +154,11 @@ StartPosition(const Partition *partition, const char *sink, const char *start, i
 
 	if (strcmp(start, "now") != 0)
 	{
-		if (partition->had_rows && partition->nparts == 0)
+		if (partition->had_rows && partition->backlog == NULL)
 			RaiseNoOrder(partition, sink);
 		return POSITION_BEGINNING;
 	}
-	if (horizon == 0 && partition->nparts > 0)
+	if (horizon == 0 && partition->backlog != NULL)
 		now.key = BacklogOverKey();
 	return now;
 }

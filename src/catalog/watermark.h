@@ -61,10 +61,11 @@ extern List *LoadIntents(int64 sink_id, int64 partition_id, MemoryContext contex
 extern char *MakeBatchId(const Intent *intent);
 
 /*
- * Inserts the intent, with its first attempt, and sets intent_id.  The caller
- * commits before anything is sent.
+ * Inserts the intent, with its first attempt, and sets intent_id.  False, with nothing
+ * done, if the watermark is not in the intent's epoch or not at the position that the
+ * batch was read from (any more).  The caller commits before anything is sent.
  */
-extern void InsertIntent(Intent *intent);
+extern bool InsertIntent(Intent *intent, Position position);
 
 /*
  * Notes one more attempt, with a body of the given size and digest; a digest that

@@ -129,4 +129,25 @@ typedef Oid RelFileNumber;
 #define PLANNER_HOOK_ARGUMENTS parse, query_string, cursorOptions, boundParams
 #endif
 
+/* 17 calls the locale of a database so whose provider is not libc. */
+#if PG_VERSION_NUM < 170000
+#define Anum_pg_database_datlocale Anum_pg_database_daticulocale
+#endif
+
+/* Until 17 it was said whether the default came with its column. */
+#if PG_VERSION_NUM >= 180000
+#define StoreAttrDefaultCompat(rel, attnum, expr) StoreAttrDefault(rel, attnum, expr, true)
+#else
+#define StoreAttrDefaultCompat(rel, attnum, expr) StoreAttrDefault(rel, attnum, expr, true, false)
+#endif
+
+/* Until 17 a portal was told that it is run once. */
+#if PG_VERSION_NUM >= 180000
+#define PortalRunCompat(portal, dest, completion) \
+	PortalRun(portal, FETCH_ALL, true, dest, dest, completion)
+#else
+#define PortalRunCompat(portal, dest, completion) \
+	PortalRun(portal, FETCH_ALL, true, true, dest, dest, completion)
+#endif
+
 #endif							/* INCSINK_COMPAT_H */

@@ -329,7 +329,7 @@ FindPublished(Oid database, int64 partition_id, bool make)
 
 /* An entry without a horizon (-1) stays as a place, so that probing goes on behind it. */
 bool
-PublishedHorizon(int64 partition_id, int64 *horizon)
+PublishedHorizon(int64 partition_id, Oid sequence, int64 *horizon)
 {
 	PublishedEntry *entry;
 	bool		known;
@@ -338,7 +338,7 @@ PublishedHorizon(int64 partition_id, int64 *horizon)
 		return false;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	entry = FindPublished(MyDatabaseId, partition_id, false);
-	known = entry != NULL && entry->horizon >= 0;
+	known = entry != NULL && entry->sequence == sequence && entry->horizon >= 0;
 	if (known)
 		*horizon = entry->horizon;
 	LWLockRelease(&shared->lock);
@@ -346,7 +346,7 @@ PublishedHorizon(int64 partition_id, int64 *horizon)
 }
 
 static void
-SetPublished(int64 partition_id, int64 horizon, bool make)
+SetPublished(int64 partition_id, Oid sequence, int64 horizon, bool make)
 {
 	PublishedEntry *entry;
 
@@ -355,20 +355,23 @@ SetPublished(int64 partition_id, int64 horizon, bool make)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	entry = FindPublished(MyDatabaseId, partition_id, make);
 	if (entry != NULL)
+	{
+		entry->sequence = sequence;
 		entry->horizon = horizon;
+	}
 	LWLockRelease(&shared->lock);
 }
 
 void
-PublishHorizon(int64 partition_id, int64 horizon)
+PublishHorizon(int64 partition_id, Oid sequence, int64 horizon)
 {
-	SetPublished(partition_id, horizon, true);
+	SetPublished(partition_id, sequence, horizon, true);
 }
 
 void
 ForgetPublishedHorizon(int64 partition_id)
 {
-	SetPublished(partition_id, -1, false);
+	SetPublished(partition_id, InvalidOid, -1, false);
 }
 
 static void

@@ -74,6 +74,7 @@ typedef struct PublishedEntry
 {
 	Oid			database;		/* InvalidOid = free */
 	int64		partition_id;
+	Oid			sequence;		/* ids are given out again when the extension is created anew */
 	int64		horizon;
 } PublishedEntry;
 
@@ -115,8 +116,8 @@ extern void WakeWorkers(Oid database);
 extern void NoteWakeup(void);
 
 /* Horizon of a partition as the worker last published it; false if not known. */
-extern bool PublishedHorizon(int64 partition_id, int64 *horizon);
-extern void PublishHorizon(int64 partition_id, int64 horizon);
+extern bool PublishedHorizon(int64 partition_id, Oid sequence, int64 *horizon);
+extern void PublishHorizon(int64 partition_id, Oid sequence, int64 horizon);
 /* Forgets it: the sequence was restarted or the partition detached. */
 extern void ForgetPublishedHorizon(int64 partition_id);
 

@@ -49,6 +49,19 @@ SqlNameArray(char **names, int count)
 }
 
 SqlArg
+SqlTextArray(char **texts, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		elements[i] = CStringGetTextDatum(texts[i]);
+	return SqlDatum(TEXTARRAYOID,
+					PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false,
+													TYPALIGN_INT)),
+					false);
+}
+
+SqlArg
 SqlDatum(Oid type, Datum value, bool isnull)
 {
 	SqlArg		arg;

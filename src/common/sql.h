@@ -46,6 +46,7 @@ extern SqlArg SqlName(const char *value);
 extern SqlArg SqlJsonb(Jsonb *value);
 extern SqlArg SqlTime(TimestampTz value);	/* 0 is null */
 extern SqlArg SqlNameArray(char **names, int count); /* name[] */
+extern SqlArg SqlTextArray(char **texts, int count); /* text[] */
 extern SqlArg SqlDatum(Oid type, Datum value, bool isnull);
 
 /* The session of the extension's owner, for the catalog. */

@@ -17,9 +17,6 @@
 /* Digits of INT64_MAX. */
 #define MAX_SEQ_DIGITS 19
 
-/* Digits of the number of a backlog's part: it fits an int. */
-#define MAX_PART_DIGITS 9
-
 Jsonb *
 BacklogOverKey(void)
 {
@@ -125,20 +122,6 @@ CheckTokenVersion(Jsonb *token)
 				 errhint("Read on with the version of incsink that made the token, or from the beginning.")));
 }
 
-/* The number of a part: digits, not 0. */
-static bool
-IsPartNumber(const JsonbValue *value)
-{
-	char	   *text;
-	size_t		length;
-
-	if (value->type != jbvNumeric)
-		return false;
-	text = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value->val.numeric)));
-	length = strlen(text);
-	return length <= MAX_PART_DIGITS && *text != '0' && strspn(text, "0123456789") == length;
-}
-
 /*
  * The key of a position inside a backlog, copied; NULL if the token has none.  What its
  * values mean is for CheckBacklogPosition().
@@ -156,10 +139,8 @@ TokenKey(Jsonb *token)
 	array = value->val.binary.data;
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
 	{
-		JsonbValue *item = getIthJsonbValueFromContainer(array, i);
-
-		if (i == 0 ? !IsPartNumber(item) : item->type != jbvString)
-			RaiseMalformedToken("The value of \"key\" must be a number above zero and strings, or nothing, in an array.");
+		if (getIthJsonbValueFromContainer(array, i)->type != jbvString)
+			RaiseMalformedToken("The value of \"key\" must be an array of strings.");
 	}
 	return JsonbValueToJsonb(value);
 }

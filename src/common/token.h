@@ -12,9 +12,8 @@
 
 /*
  * A pair, and a key beside it.  Above the backlog n is 0; inside it seq is 0, n counts
- * the backlog rows so far and the key says which was the last: a json array of the
- * part of the backlog (a number, see BacklogPart) and the key's values (strings, as
- * their types write them).  The key takes no part in comparisons.
+ * the backlog rows so far and the key says which was the last: a json array of its
+ * values (strings, as their types write them).  The key takes no part in comparisons.
  *
  * Whoever keeps a position keeps its key: it is not copied with the struct.
  */

@@ -197,7 +197,7 @@ IntentFits(const Delivery *delivery)
 bool
 BacklogIsLeft(const Delivery *delivery, Position position)
 {
-	return delivery->run->partition->nparts > 0 && !BacklogIsOver(position);
+	return delivery->run->partition->backlog != NULL && !BacklogIsOver(position);
 }
 
 /* Inside a backlog the key, not the count, says where reading begins. */

@@ -59,6 +59,19 @@ PaceLimitBatch(const SinkOptions *options, RangeLimits *limits)
 		limits->bytes = Min(limits->bytes, AmountOf(options->max_bytes_per_second, longest));
 }
 
+/* What was booked at other rates than those of now is forgiven. */
+static void
+TakeRates(Pace *pace, const SinkOptions *options, TimestampTz now)
+{
+	if (pace->max_rows_per_second == options->max_rows_per_second &&
+		pace->max_bytes_per_second == options->max_bytes_per_second)
+		return;
+	pace->max_rows_per_second = options->max_rows_per_second;
+	pace->max_bytes_per_second = options->max_bytes_per_second;
+	pace->free_at = Min(pace->free_at, now);
+	pace->next = 0;
+}
+
 /* Has the delivery to let another one go first? */
 static bool
 IsPassedOver(const Pace *pace, int64 partition_id, TimestampTz cut_at, TimestampTz now)
@@ -73,6 +86,7 @@ PaceAsk(Pace *pace, const SinkOptions *options, int64 partition_id, TimestampTz 
 {
 	if (options->max_rows_per_second == 0 && options->max_bytes_per_second == 0)
 		return 0;
+	TakeRates(pace, options, now);
 	if (IsPassedOver(pace, partition_id, cut_at, now))
 		return TimestampTzPlusMilliseconds(pace->free_at, TURN_MS);
 	if (pace->free_at <= now)
@@ -87,6 +101,7 @@ PaceBook(Pace *pace, const SinkOptions *options, int64 rows, int64 bytes, Timest
 {
 	double		seconds = 0;
 
+	TakeRates(pace, options, now);
 	if (options->max_rows_per_second > 0)
 		seconds = (double) rows / options->max_rows_per_second;
 	if (options->max_bytes_per_second > 0)

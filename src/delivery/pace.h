@@ -22,6 +22,8 @@ typedef struct Pace
 	TimestampTz free_at;		/* what was cut is paid off then */
 	int64		next;			/* partition whose turn it is, or 0 */
 	TimestampTz next_cut_at;	/* when that one was last cut */
+	int64		max_rows_per_second;	/* rates that this was booked at */
+	int64		max_bytes_per_second;
 } Pace;
 
 /* The pace of a sink, made with its first user and gone with its last. */

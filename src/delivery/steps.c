@@ -211,7 +211,8 @@ StageBatch(Delivery *delivery, const Encoding *encoding, const EncodedRange *ran
 	staged->intent = MakeIntent(delivery, encoding, range, epoch);
 	staged->encoding = encoding;
 	INCSINK_POINT("before-intent");
-	InsertIntent(staged->intent);
+	if (!InsertIntent(staged->intent, StagedPosition(delivery)))
+		RaiseFenced(delivery);
 	staged->committed = true;
 }
 

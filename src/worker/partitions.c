@@ -89,7 +89,7 @@ TakeKnownHorizon(PartitionRun *run)
 	int64		known = run->partition->recorded_horizon;
 	int64		published;
 
-	if (PublishedHorizon(run->partition->partition_id, &published))
+	if (PublishedHorizon(run->partition->partition_id, run->partition->sequence, &published))
 		known = Max(known, published);
 	HorizonRaise(&run->tracker, Min(known, run->last_drawn));
 }
@@ -133,7 +133,7 @@ RefreshPartition(void *arg)
 		KeepUp(run->partition);
 	TakeKnownHorizon(run);
 	if (HorizonAdvance(&run->tracker, &reading))
-		PublishHorizon(run->partition->partition_id, run->tracker.horizon);
+		PublishHorizon(run->partition->partition_id, run->partition->sequence, run->tracker.horizon);
 	if (RecordIsDue(call->workload, run, call->now))
 		StoreHorizon(run, call->now);
 }

@@ -97,13 +97,14 @@ sub wait_for_build
 
 sub wait_built
 {
-	my ($table, $name, $database) = @_;
+	my ($table, $name, $database, $partition) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
+	$partition //= $table;
 	wait_until(
 		sub {
 			my ($status, $out) = $node->psql($database // 'postgres',
-				"SELECT preparing FROM incsink.partitions WHERE table_name = '$table'");
+				"SELECT preparing FROM incsink.partitions WHERE table_name = '$partition'");
 			$status == 0 && $out eq 'f';
 		});
 	return is(indexes($table, $database), 'valid', $name);
@@ -251,13 +252,47 @@ is(task('slow', 'waits_for_pid'), query("SELECT pid FROM pg_stat_activity WHERE 
 	'and whom it waits for');
 ($status, undef, $stderr) = $node->psql('postgres', "INSERT INTO slow VALUES (100002, 'new'), (100003, 'new')");
 is($status, 0, 'rows are written meanwhile');
+$before = time;
+(undef, undef, $stderr) = $node->psql('postgres', "SELECT incsink_flush('slow', '30s')");
+like($stderr, qr/table "public\.slow" is being prepared.*HINT:.*incsink\.partitions/s,
+	'incsink_flush() does not wait for the build, which would wait for it');
+cmp_ok(time - $before, '<', 10, 'and says so at once');
+(undef, undef, $stderr) = $node->psql('postgres', "SELECT incsink_detach('slow')");
+like($stderr, qr/cannot detach "public\.slow" because sinks export it/, 'a detach that is refused ...');
+sleep 0.5;
+is(task('slow', 'attempts') . indexes('slow'), '0invalid', '... does not break off the build');
 let_go($snapshot);
 wait_built('slow', 'when that transaction has ended, the index is there');
+is(query("SELECT incsink_flush('slow', '30s')"), 't', 'then incsink_flush() succeeds');
 wait_exported('slow', 'true', 'and the new rows are exported');
 wait_for_query($node, q{SELECT state FROM incsink.stat_delivery WHERE sink = 'slow'}, 'waiting',
 	'the delivery is not preparing any more');
 no_index_worker();
 pass('the process ends when there is nothing left to build');
+
+# ----------------------------------------------------- its sequence is restarted
+
+# Without an index a scan finds the highest number, in a table and in leaves.
+query("CREATE TABLE restarted_tree (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id);
+	CREATE TABLE restarted_leaf PARTITION OF restarted_tree FOR VALUES FROM (0) TO (1000000);
+	INSERT INTO restarted_tree SELECT g, repeat('x', 100) FROM generate_series(1, $rows) AS g");
+make_table('restarted');
+$snapshot = hold_snapshot();
+foreach my $table (qw(restarted restarted_tree))
+{
+	attach($table);
+	query("INSERT INTO $table SELECT 100000 + g, 'new' FROM generate_series(1, 50) AS g;
+		SELECT setval(pg_get_serial_sequence('$table', 'ingest_seq'), 10);
+		UPDATE incsink.partition_state SET highest_seq = 0 WHERE relid = '$table'::regclass;
+		SELECT incsink_confirm_sequence('$table');
+		INSERT INTO $table VALUES (200000, 'after')");
+	is(query("SELECT preparing FROM incsink.partitions WHERE table_name = '$table'"), 't', "while $table is preparing ...");
+	is(query("SELECT ingest_seq FROM $table WHERE id = 200000"), '51', '... its sequence is confirmed past all rows');
+}
+let_go($snapshot);
+wait_built('restarted', 'so that its index can be built');
+wait_built('restarted_tree', 'and that of the tree');
+no_index_worker();
 
 # --------------------------------------------------------------------- it is killed
 
@@ -447,6 +482,22 @@ query("SET lock_timeout = '1s'; INSERT INTO grove VALUES (5000, 'new')");
 pass('others go on');
 let_go($snapshot);
 wait_built('grove', 'afterwards it joins');
+
+# One that leaves before its index is built is indexed, too: it has rows with numbers.
+inject_file($node, 'index-turn-commit', 'wait');
+query("CREATE TABLE copse (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id);
+	CREATE TABLE copse_1 PARTITION OF copse FOR VALUES FROM (0) TO (10000);
+	CREATE TABLE copse_2 PARTITION OF copse FOR VALUES FROM (10000) TO (20000);
+	INSERT INTO copse SELECT g, repeat('x', 100) FROM generate_series(1, $rows) AS g");
+attach('copse');
+wait_reached($node, 'index-turn-commit');
+query("INSERT INTO copse VALUES (9000, 'new'), (19000, 'new'); CREATE TABLE copse_rows AS SELECT id FROM copse;
+	ALTER TABLE copse DETACH PARTITION copse_1");
+disarm($node, 'index-turn-commit');
+wait_built('copse_1', 'a leaf that leaves meanwhile has its index in the end', undef, 'copse');
+query('SELECT incsink_create_sink(\'copse\', \'' . $collector->url('/copse') . '\', tables => \'{copse}\')');
+is(query("SELECT incsink_flush('copse', '30s')"), 't', 'and is exported');
+is_exported($node, 'SELECT id FROM copse_rows', rows_at_collector($collector, 'id', path => '/copse'), 'each row once');
 
 # --------------------------------------------------------------------- autovacuum
 

@@ -54,7 +54,9 @@ unseen_leaves();
 wakeups();
 snapshots();
 detached_in_any_state();
+event_triggers();
 adopted();
+owed_leaves();
 done_testing();
 
 # ---------------------------------------------------------------- the main part
@@ -447,6 +449,29 @@ sub detached_in_any_state
 	return;
 }
 
+# The index worker's commands fire users' event triggers, which expect their search_path.
+sub event_triggers
+{
+	$export->query(q{
+		CREATE TABLE ddl_log (tag text);
+		CREATE FUNCTION log_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO ddl_log VALUES (tg_tag); END$$;
+		CREATE EVENT TRIGGER log_ddl ON ddl_command_end EXECUTE FUNCTION log_ddl()});
+	$export->query(q{
+		CREATE TABLE f (id bigint PRIMARY KEY);
+		INSERT INTO f SELECT generate_series(1, 100);
+		SET incsink.attach_index_size = 0;
+		SELECT incsink_attach('f')});
+	wait_for_query($node, q{SELECT preparing FROM incsink.partitions WHERE table_name = 'f'}, 'f',
+		'an index is built where an event trigger names its table without a schema');
+	is($export->query(q{SELECT count(*) > 0 FROM ddl_log WHERE tag = 'CREATE INDEX'}), 't', 'which has seen it');
+	$export->query(q{
+		DROP EVENT TRIGGER log_ddl;
+		SELECT incsink_detach('f', drop_column => true);
+		DROP FUNCTION log_ddl();
+		DROP TABLE f, ddl_log});
+	return;
+}
+
 # An identity column of the user's own numbers a tree from PostgreSQL 17 on.
 sub adopted
 {
@@ -479,5 +504,62 @@ sub adopted
 	$export->query(q{SELECT incsink_drop_sink('adopted'); SELECT incsink_detach('a')});
 	is($export->query(q{SELECT count(*) FROM pg_attribute WHERE attrelid = 'a'::regclass AND attname = 'id'}), '1',
 		'a column that was adopted stays');
+	return;
+}
+
+# Leaves that have left before a sink has their rows, and what is done to them then.
+sub owed_leaves
+{
+	my $url = $collector->url;
+
+	$export->query(qq{
+		CREATE TYPE kind AS ENUM ('low', 'high');
+		CREATE TABLE o (kind kind, id int, v text, PRIMARY KEY (kind, id)) PARTITION BY RANGE (id);
+		CREATE TABLE o_1 PARTITION OF o FOR VALUES FROM (1) TO (10);
+		INSERT INTO o VALUES ('low', 1, 'before'), ('high', 1, 'before');
+		SELECT incsink_attach('o');
+		CREATE TABLE o_2 PARTITION OF o FOR VALUES FROM (10) TO (20);
+		CREATE TABLE o_3 PARTITION OF o FOR VALUES FROM (20) TO (30);
+		CREATE TABLE o_other (LIKE o) PARTITION BY RANGE (id);
+		ALTER TABLE o_other DROP COLUMN ingest_seq;
+		SELECT incsink_attach('o_other');
+		BEGIN;
+		SELECT incsink_create_sink('owed', '$url', tables => '{o}',
+			options => '{"retry_initial": "50ms", "retry_max": "200ms"}');
+		SELECT incsink_pause_sink('owed');
+		COMMIT;
+		INSERT INTO o VALUES ('low', 11, 'second'), ('low', 21, 'third')});
+
+	# Its rows cannot be found any more.
+	$export->query(q{ALTER TYPE kind RENAME VALUE 'high' TO 'higher'});
+	is($node->psql('postgres', 'DROP TABLE o_1'), 0, 'a leaf can be dropped whose key in the backlog cannot be read');
+	is($export->query(q{SELECT count(*) FROM incsink.loss WHERE table_name = 'o_1' AND row_count IS NULL}), '1',
+		'as a loss that nobody counted');
+	$export->query(q{ALTER TYPE kind RENAME VALUE 'higher' TO 'high'});
+	$export->query('ALTER TABLE o DETACH PARTITION o_2; ALTER TABLE o_2 DROP COLUMN ingest_seq; DROP TABLE o_2');
+	is($export->query(q{SELECT count(*) FROM incsink.loss WHERE table_name = 'o_2' AND row_count IS NULL}), '1',
+		'so is one that has left and lost its numbers');
+
+	# It may not go to another tree with them.
+	$export->query('ALTER TABLE o DETACH PARTITION o_3');
+	my (undef, undef, $stderr) = $node->psql('postgres', q{SET incsink.allow_explicit_seq = on;
+		ALTER TABLE o_other ATTACH PARTITION o_3 FOR VALUES FROM (20) TO (30)});
+	like($stderr, qr/cannot attach "public.o_3" with its rows to "public.o_other".*detached from "public.o", whose sinks/s,
+		'a leaf cannot join another tree while its rows are owed');
+
+	# Without an index it cannot be read; only that sink is stopped.
+	my $index = $export->query(q{SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'o_3'::regclass AND indkey[0] =
+		(SELECT attnum FROM pg_attribute WHERE attrelid = 'o_3'::regclass AND attname = 'ingest_seq')});
+	$export->query(qq{DROP INDEX $index; SELECT incsink_resume_sink('owed')});
+	wait_for_query($node, q{SELECT count(*) FROM incsink.stat_delivery WHERE sink = 'owed' AND state = 'halted'
+		AND reason LIKE 'table "public.o_3" has no valid index on "ingest_seq"%'
+		AND hint = 'Run: CREATE INDEX CONCURRENTLY ON public.o_3 (ingest_seq) WHERE ingest_seq > 0;'},
+		'1', 'a leaf that has left and has no index halts the sink that has not read it, with the repair');
+	$export->query('CREATE INDEX ON o_3 (ingest_seq) WHERE ingest_seq > 0');
+	is($export->query(q{SELECT incsink_flush('owed', '1 min')}), 't', 'then its rows are exported');
+	is_exported($node, 'SELECT v FROM o_3', rows_at_collector($collector, 'v', sink => 'owed'), 'each once');
+	is($node->psql('postgres', q{SET incsink.allow_explicit_seq = on;
+		ALTER TABLE o_other ATTACH PARTITION o_3 FOR VALUES FROM (20) TO (30)}), 0, 'and it may join another tree');
+	$export->query(q{SELECT incsink_drop_sink('owed'); DROP TABLE o_other; SELECT incsink_detach('o'); DROP TABLE o});
 	return;
 }

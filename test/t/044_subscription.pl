@@ -82,6 +82,9 @@ on_subscriber(q{
 	CREATE TABLE t (id int PRIMARY KEY, v text);
 	SELECT incsink_attach('t');
 	INSERT INTO t VALUES (-1, 'here'), (-2, 'here');
+	CREATE TABLE ddl_log (tag text);
+	CREATE FUNCTION log_ddl() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO ddl_log VALUES (tg_tag); END$$;
+	CREATE EVENT TRIGGER log_ddl ON ddl_command_end EXECUTE FUNCTION log_ddl();
 });
 sink('t');
 is(on_subscriber(q{SELECT count(*) FROM pg_trigger WHERE tgname = 'incsink_number_row'}), '0',
@@ -89,6 +92,7 @@ is(on_subscriber(q{SELECT count(*) FROM pg_trigger WHERE tgname = 'incsink_numbe
 subscribe('t', 't');
 is(on_subscriber(q{SELECT tgenabled FROM pg_trigger WHERE tgname = 'incsink_number_row'}), 'R',
 	'one that joins a subscription gets it at once');
+is(on_subscriber('SELECT tag FROM ddl_log'), 'CREATE SUBSCRIPTION', "and a user's event trigger, which names its table without a schema, sees that command alone");
 catch_up('t');
 exported_once('t', [ -2 .. -1, 1 .. 100 ], 'rows of the initial copy are exported, each once');
 

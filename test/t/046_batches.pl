@@ -36,29 +36,34 @@ sql(q{
 });
 
 my $row = length qq[{"id":1,"pad":"xx"}\n];
+my $alike = length qq[{"id":1,"leaf":1}\n];
 my $end = '0.0000000000000000003';
 
 is(batches('logs'), "3 $end []:1 2 3; 4 4 -:4 5 6 7",
 	'a batch is of the backlog or of what came after it, and a backlog that was read to its end is over');
-is(batches('logs', 2), "2 0.0000000000000000002 [1, \"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
+is(batches('logs', 2), "2 0.0000000000000000002 [\"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
 	'it ends at so many rows');
-is(batches('logs', 3), "3 $end [1, \"3\"]:1 2 3; 0 $end []:; 3 3 -:4 5 6; 1 4 -:7",
+is(batches('logs', 3), "3 $end [\"3\"]:1 2 3; 0 $end []:; 3 3 -:4 5 6; 1 4 -:7",
 	'a batch that ends with the last row of the backlog is followed by the news that it is over');
-is(batches('logs', undef, 2 * $row), "2 0.0000000000000000002 [1, \"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
+is(batches('logs', undef, 2 * $row), "2 0.0000000000000000002 [\"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
 	'it ends at so many bytes');
-is(batches('logs', undef, 2 * $row + 1), "2 0.0000000000000000002 [1, \"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
+is(batches('logs', undef, 2 * $row + 1), "2 0.0000000000000000002 [\"2\"]:1 2; 1 $end []:3; 2 2 -:4 5; 2 4 -:6 7",
 	'a row that would take it over them is taken back, with the key of the row before it');
-is(batches('logs', undef, 1), "1 0.0000000000000000001 [1, \"1\"]:1; 1 0.0000000000000000002 [1, \"2\"]:2; 1 $end [1, \"3\"]:3; 0 $end []:; 1 1 -:4; 1 2 -:5; 1 3 -:6; 1 4 -:7",
+is(batches('logs', undef, 1), "1 0.0000000000000000001 [\"1\"]:1; 1 0.0000000000000000002 [\"2\"]:2; 1 $end [\"3\"]:3; 0 $end []:; 1 1 -:4; 1 2 -:5; 1 3 -:6; 1 4 -:7",
 	'a larger row goes alone');
 is(batches('logs', undef, 2 * $row + 1, 'id <> 2 AND id <> 5 AND id <> 7'), "2 $end []:1 3; 2 4 -:4 6",
 	'rows that the filter passes over are counted and passed');
-is(batches('logs', 1, undef, 'id = 2 OR id = 6'), "1 0.0000000000000000002 [1, \"2\"]:2; 0 $end []:; 1 3 -:6; 0 4 -:",
+is(batches('logs', 1, undef, 'id = 2 OR id = 6'), "1 0.0000000000000000002 [\"2\"]:2; 0 $end []:; 1 3 -:6; 0 4 -:",
 	'also behind the last that it lets through');
 is(batches('logs', undef, undef, 'id > 100'), "0 $end []:; 0 4 -:", 'and where it lets none through');
+sql("INSERT INTO logs SELECT -i, 'xx' FROM generate_series(1, 5) i; UPDATE logs SET id = 0 WHERE id = -3");
+is(batches('logs', 1, undef, 'id > 0 AND id < 4'), "1 0.0000000000000000006 [\"1\"]:1; 1 0.0000000000000000007 [\"2\"]:2; 1 0.0000000000000000008 [\"3\"]:3; 0 0.0000000000000000008 []:; 0 9 -:",
+	'rows with numbers that stand between those without are counted and passed');
+sql('DELETE FROM logs WHERE id <= 0');
 sql('DELETE FROM logs WHERE id <= 3');
-is(batches('logs', 2), '0 0 []:; 2 2 -:4 5; 2 4 -:6 7', 'a backlog without a row is over at once');
+is(batches('logs', 2), '0 0 []:; 2 2 -:4 5; 2 4 -:6 7; 0 9 -:', 'a backlog without a row is over at once');
 sql('DELETE FROM logs');
-is(batches('logs', 2), '0 0 []:; 0 4 -:', 'an empty table is passed');
+is(batches('logs', 2), '0 0 []:; 0 9 -:', 'an empty table is passed');
 
 # Rows with one number, in three leaves.
 sql(q{
@@ -96,25 +101,40 @@ sql(q{
 });
 my @positions = map { sprintf '0.%019d', $_ } 0 .. 8;
 is(batches('old'), "8 $positions[8] []:1 2 11 12 13 21 31 32", 'all leaves');
-is(batches('old', 3), "3 $positions[3] [2, \"11\"]:1 2 11; 3 $positions[6] [3, \"21\"]:12 13 21; 2 $positions[8] []:31 32",
+is(batches('old', 3), "3 $positions[3] [\"11\"]:1 2 11; 3 $positions[6] [\"21\"]:12 13 21; 2 $positions[8] []:31 32",
 	'and from the middle of one to the middle of another');
 is(batches('old', undef, 2 * $row + 3),
-	"2 $positions[2] [1, \"2\"]:1 2; 2 $positions[4] [2, \"12\"]:11 12; 2 $positions[6] [3, \"21\"]:13 21; 2 $positions[8] []:31 32",
+	"2 $positions[2] [\"2\"]:1 2; 2 $positions[4] [\"12\"]:11 12; 2 $positions[6] [\"21\"]:13 21; 2 $positions[8] []:31 32",
 	'a row taken back may be the first of its leaf');
-is(batches('old', 2, undef, 'id NOT IN (2, 11, 13, 21, 32)'), "2 $positions[4] [2, \"12\"]:1 12; 1 $positions[8] []:31",
+is(batches('old', 2, undef, 'id NOT IN (2, 11, 13, 21, 32)'), "2 $positions[4] [\"12\"]:1 12; 1 $positions[8] []:31",
 	'those passed over count in all of them');
 sql('DROP TABLE old_1; DELETE FROM old WHERE id = 21');
-is(batches('old', 2), "2 $positions[2] [1, \"2\"]:1 2; 2 $positions[4] [4, \"32\"]:31 32; 0 $positions[4] []:",
+is(batches('old', 2), "2 $positions[2] [\"2\"]:1 2; 2 $positions[4] [\"32\"]:31 32; 0 $positions[4] []:",
 	'a leaf that is gone, or empty, is passed over');
+
+# Leaves may hold rows with the same key: no batch ends between two of them.
+sql(q{
+	CREATE TABLE alike (id int NOT NULL, leaf int) PARTITION BY LIST (leaf);
+	CREATE TABLE alike_1 PARTITION OF alike (PRIMARY KEY (id)) FOR VALUES IN (1);
+	CREATE TABLE alike_2 PARTITION OF alike (PRIMARY KEY (id)) FOR VALUES IN (2);
+	CREATE TABLE alike_3 PARTITION OF alike (PRIMARY KEY (id)) FOR VALUES IN (3);
+	INSERT INTO alike VALUES (1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3), (4, 3);
+	SELECT incsink_attach('alike');
+});
+is(batches('alike', 1), "1 $positions[1] [\"1\"]:1; 2 $positions[3] [\"2\"]:2 2; 3 $positions[6] [\"3\"]:3 3 3; 1 $positions[7] [\"4\"]:4; 0 $positions[7] []:",
+	'rows with one key stay together');
+is(batches('alike', undef, 2 * $alike + 1), "1 $positions[1] [\"1\"]:1; 2 $positions[3] [\"2\"]:2 2; 3 $positions[6] [\"3\"]:3 3 3; 1 $positions[7] []:4",
+	'or are taken back together');
 
 # The worker waits for no lock.
 my $holder = $node->background_psql('postgres');
 $holder->query_safe('BEGIN; LOCK TABLE old_3');
 is($node->psql('postgres', q{SELECT batches('old', 100, 100000, NULL)}), 3, 'a leaf that is locked');
 my ($code, $out, $error) = $node->psql('postgres', q{SELECT batches('old', 100, 100000, NULL)});
-like($error, qr/busy/, 'ends a batch before it, and then the partition is busy');
+like($error, qr/busy/, 'makes the partition busy');
 $holder->query_safe('COMMIT');
 is(batches('old', 100), "4 $positions[4] []:1 2 31 32", 'until it is free');
+
 $holder->quit;
 
 done_testing();

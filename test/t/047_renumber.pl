@@ -11,6 +11,7 @@ use IncsinkTest;
 
 my $node = new_node('renumber');
 my $collector = Collector->new;
+my $stderr;
 
 sub query { return $node->safe_psql('postgres', $_[0]); }
 
@@ -43,6 +44,22 @@ sub numbers
 	my ($table) = @_;
 	return query("SELECT count(*) FILTER (WHERE ingest_seq < 1), count(*) - count(DISTINCT ingest_seq),
 		max(ingest_seq) <= (SELECT last_drawn FROM incsink.partitions WHERE table_name = '$table') FROM $table");
+}
+
+# A call that is cancelled when it has numbered all rows but one, which is locked.
+sub break_off
+{
+	my ($call, $table, $id) = @_;
+	my $locker = $node->background_psql('postgres');
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+
+	$locker->query_safe("BEGIN; SELECT FROM $table WHERE id = $id FOR UPDATE");
+	$session->query_until(qr/begun/, "\\echo begun\n$call\n");
+	wait_for_query($node, "SELECT count(*) FROM $table WHERE ingest_seq = 0", '1');
+	query(q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL%renumber%'});
+	$session->quit;
+	$locker->quit;
+	return;
 }
 
 # ------------------------------------------------------- writers and locked rows
@@ -96,6 +113,51 @@ is(numbers('killed'), '0|0|t', 'and another call does the rest');
 settle();
 is_exported($node, 'SELECT id FROM killed', rows_at_collector($collector, 'id', sink => 'killed'), 'each row is exported once');
 
+# ----------------------------------------- broken off, of a backlog that is awaited
+query(q{
+	CREATE TABLE broken (id int PRIMARY KEY, pad text DEFAULT repeat('x', 100));
+	INSERT INTO broken (id) SELECT generate_series(1, 3000);
+	SELECT incsink_attach('broken');
+});
+query("SELECT incsink_create_sink('broken', '" . $collector->url . "', tables => '{broken}', enabled => false,
+	options => '{\"retry_initial\": \"20ms\", \"flush_interval\": \"20ms\"}')");
+break_off("CALL incsink_renumber('broken', batch_rows => 100);", 'broken', 2900);
+is(query('SELECT count(*) FROM broken WHERE ingest_seq = 0'), '1', 'a call that is cancelled leaves rows without a number');
+query(q{SELECT incsink_resume_sink('broken')});
+wait_for_query($node, q{SELECT lag_rows = 0 AND in_flight_batch IS NULL FROM incsink.stat_delivery WHERE sink = 'broken'}, 't',
+	'those that have one are exported');
+is(query(q{SELECT reason || ' / ' || hint FROM incsink.stat_delivery WHERE sink = 'broken'}),
+	q{rows that the table had are not all numbered: incsink_renumber() is running or was broken off}
+	. q{ / If it is not running: CALL incsink_renumber('broken');}, 'the delivery says that others are not');
+is(query(q{SELECT reason ~ 'not all numbered' AND hint ~ 'CALL' FROM incsink.status WHERE sink = 'broken'}), 't', 'the sink, too');
+is(query(q{SELECT unnumbered, error IS NULL, hint FROM incsink.partitions WHERE table_name = 'broken'}),
+	q{t|t|If it is not running: CALL incsink_renumber('broken');}, 'and the table');
+is(query(q{SELECT incsink_flush('broken', '500ms')}), 'f', 'and it is not flushed');
+query(q{CALL incsink_renumber('broken')});
+is(query(q{SELECT incsink_flush('broken', '30s')}), 't', 'when another call has done the rest it is');
+is(query(q{SELECT reason IS NULL FROM incsink.stat_delivery WHERE sink = 'broken'}), 't', 'and nothing is said any more');
+is(query(q{SELECT unnumbered, hint IS NULL FROM incsink.partitions WHERE table_name = 'broken'}), 'f|t', 'nor of the table');
+is_exported($node, 'SELECT id FROM broken', rows_at_collector($collector, 'id', sink => 'broken'), 'each row is exported once');
+
+# Of a leaf: the rows that are left are read in their place.
+query(q{
+	CREATE TABLE forest (id int PRIMARY KEY, pad text DEFAULT repeat('x', 100)) PARTITION BY RANGE (id);
+	CREATE TABLE forest_1 PARTITION OF forest FOR VALUES FROM (0) TO (3001);
+	CREATE TABLE forest_2 PARTITION OF forest FOR VALUES FROM (3001) TO (4000) PARTITION BY RANGE (id);
+	CREATE TABLE forest_2_1 PARTITION OF forest_2 DEFAULT;
+	INSERT INTO forest (id) SELECT generate_series(1, 3100);
+	SELECT incsink_attach('forest');
+});
+query("SELECT incsink_create_sink('forest', '" . $collector->url . "', tables => '{forest}', enabled => false,
+	options => '{\"retry_initial\": \"20ms\", \"flush_interval\": \"20ms\"}')");
+break_off("CALL incsink_renumber('forest_1', every_row => true, batch_rows => 100);", 'forest_1', 2900);
+is(query('SELECT count(*) FROM forest_1 WHERE ingest_seq = 0'), '1', 'of a leaf, likewise');
+(undef, undef, $stderr) = $node->psql('postgres', q{CALL incsink_renumber('forest_2')});
+is(query('SELECT count(*) FROM forest_2 WHERE ingest_seq > 0'), '0', 'an inner part with rows of the backlog is left alone');
+query(q{SELECT incsink_resume_sink('forest')});
+is(query(q{SELECT incsink_flush('forest', '30s')}), 't', 'it is flushed');
+is_exported($node, 'SELECT id FROM forest', rows_at_collector($collector, 'id', sink => 'forest'), 'each row of it is exported once');
+
 # -------------------------------------------------------- a backlog in the middle
 # Its rows are given up where they are in flight, and come again under their numbers.
 $collector->control('sink=part store hang');
@@ -108,7 +170,7 @@ query("SELECT incsink_create_sink('part', '" . $collector->url . "', tables => '
 	options => '{\"flush_rows\": 10, \"flush_interval\": \"20ms\", \"request_timeout\": \"5min\"}')");
 wait_until(sub { $collector->held }, 'a batch of the backlog is in flight');
 my $epoch = query(q{SELECT epoch FROM incsink.stat_delivery WHERE sink = 'part'});
-my ($status, undef, $stderr) = $node->psql('postgres', q{CALL incsink_renumber('part')});
+(undef, undef, $stderr) = $node->psql('postgres', q{CALL incsink_renumber('part')});
 like($stderr, qr/rows that table public\.part had when it was attached keep their place/, 'a backlog that was begun is left alone');
 query(q{CALL incsink_renumber('part', every_row => true)});
 $collector->back_to_normal;
