@@ -309,6 +309,14 @@ SELECT incsink_create_sink('fourth', 'file:///tmp/incsink_regress', datasets => 
 SELECT incsink_attach('more', dataset => 'later');
 SELECT count(*) FROM incsink.sink_table_def;
 SELECT incsink_detach('more', force => true, drop_column => true);
+-- One that starts now takes none of the rows that an adopted column has numbered before.
+CREATE TABLE numbered (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text);
+INSERT INTO numbered (body) VALUES ('one'), ('two'), ('three');
+SELECT incsink_alter_sink('fourth', options => '{"start": "now"}');
+SELECT incsink_attach('numbered', dataset => 'later', adopt => 'id');
+SELECT seq FROM incsink.watermark JOIN incsink.partition_def USING (partition_id) WHERE table_name = 'numbered';
+SELECT incsink_detach('numbered', force => true);
+DROP TABLE numbered;
 -- In one transaction with what went before and after.
 BEGIN;
 CREATE TABLE fresh (id int);

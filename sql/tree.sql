@@ -358,6 +358,19 @@ SELECT * FROM stored('confirmed');
 DROP TABLE confirmed;
 SELECT incsink_forget_partition('public.confirmed');
 
+-- What a leaf held is counted when it is dropped, whatever was done to it before.
+CREATE TABLE counted (id int) PARTITION BY LIST (id);
+CREATE TABLE counted_1 PARTITION OF counted FOR VALUES IN (1);
+SELECT incsink_attach('counted');
+SELECT incsink_create_sink('behind', 'http://localhost:1/x', tables => '{counted}', enabled => false);
+INSERT INTO counted SELECT 1 FROM generate_series(1, 10);
+REINDEX TABLE CONCURRENTLY counted_1;
+INSERT INTO counted SELECT 1 FROM generate_series(1, 7);
+DROP TABLE counted_1;
+SELECT table_name, row_count FROM incsink.loss WHERE table_name = 'counted_1';
+SELECT incsink_drop_sink('behind'), incsink_detach('counted', drop_column => true);
+DROP TABLE counted;
+
 -- Without a tree the event triggers are silent, and other partitioned tables are nobody's business.
 CREATE TABLE other (id int) PARTITION BY LIST (id);
 CREATE TABLE other_1 PARTITION OF other FOR VALUES IN (1);

@@ -1,0 +1,95 @@
+# What changes between the moment a worker has read the definitions and the moment it
+# cuts a batch, or from one life of the extension to the next: a batch that was read
+# before leaves under nothing that came after.
+
+use strict;
+use warnings;
+
+use IncsinkTest;
+use Test::More;
+
+my $node = new_node('stale', conf => [ "incsink.poll_interval = '50ms'" ]);
+my $collector = Collector->new;
+my $url = $collector->url;
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+sub create_sink { return sql("SELECT incsink_create_sink('$_[0]', '$url', tables => '{$_[1]}', options => '{\"retry_initial\": \"20ms\", \"retry_max\": \"100ms\"}')"); }
+
+# A worker waits in the cut of one delivery; what the statement does to another, whose cut
+# comes in the same turn, is done at once: a turn that takes long ends before it.
+sub in_a_turn
+{
+	my ($wake, $change) = @_;
+	my $session = $node->background_psql('postgres');
+
+	inject($node, 'before-intent', 'wait');
+	$session->query_until(qr/waiting/, qq{\\echo waiting
+		DO \$\$BEGIN
+			WHILE (pg_stat_file('incsink_inject/before-intent.reached', true)).size IS NULL LOOP
+				PERFORM pg_sleep(0.001);
+			END LOOP;
+		END\$\$;
+		$change;
+		\\echo changed
+	});
+	sql($wake);
+	$session->query_until(qr/changed/, '');
+	disarm($node, 'before-intent');
+	$session->quit;
+	return;
+}
+
+# ------------------------------------------------------------ a sink is restarted
+
+sql(q{CREATE TABLE t (id int PRIMARY KEY); SELECT incsink_attach('t')});
+create_sink($_, 't') foreach qw(first second);
+sql(q{INSERT INTO t SELECT generate_series(1, 10)});
+is(sql(qq{SELECT incsink_flush('$_')}), 't', "$_ is at work") foreach qw(first second);
+in_a_turn(q{INSERT INTO t SELECT generate_series(11, 20)},
+	qq{SELECT incsink_alter_sink('second', url => '$url', watermark => 'restart')});
+is(sql(q{SELECT incsink_flush('second')}), 't', 'restarted meanwhile, a sink goes on');
+is(sql(q{SELECT state FROM incsink.stat_delivery WHERE sink = 'second'}), 'waiting', 'and does not halt');
+my $epoch = sql(q{SELECT epoch FROM incsink.stat_delivery WHERE sink = 'second'});
+is_exported($node, 'SELECT id FROM t', rows_at_collector($collector, 'id', sink => 'second', epoch => $epoch),
+	'its new epoch has each row once');
+sql(q{SELECT incsink_drop_sink('first'), incsink_drop_sink('second')});
+
+# ----------------------------------------------------------- a backlog gets numbers
+
+sql(q{
+	CREATE TABLE other (id int PRIMARY KEY); SELECT incsink_attach('other');
+	CREATE TABLE full_one (id int PRIMARY KEY); INSERT INTO full_one SELECT generate_series(1, 500);
+	SELECT incsink_attach('full_one')});
+create_sink('aside', 'other');
+sql(qq{SELECT incsink_create_sink('backlog', '$url', tables => '{full_one}', enabled => false)});
+in_a_turn(q{INSERT INTO other VALUES (1); SELECT incsink_resume_sink('backlog')}, q{CALL incsink_renumber('full_one')});
+is(sql(q{SELECT incsink_flush('backlog')}), 't', 'numbered meanwhile, its rows are exported');
+is_exported($node, 'SELECT id FROM full_one', rows_at_collector($collector, 'id', sink => 'backlog'), 'each once');
+
+# -------------------------------------------------- an extension that is created anew
+
+sql(q{INSERT INTO t SELECT generate_series(21, 100)});
+wait_for_query($node, q{SELECT horizon = last_drawn FROM incsink.stat_horizon WHERE dataset = 'public.t'}, 't',
+	'the horizon of a table is published');
+sql(q{SET client_min_messages = warning; DROP EXTENSION incsink CASCADE});
+sql(q{SET client_min_messages = warning; CREATE EXTENSION incsink;
+	CREATE TABLE again (id int); SELECT incsink_attach('again')});
+my $early = $node->background_psql('postgres');
+$early->query_safe('BEGIN; INSERT INTO again VALUES (1)');
+sql('INSERT INTO again VALUES (2)');
+is(sql(q{SELECT count(*) FROM incsink_read_since('again')}), 0, 'is not that of another table with its id');
+$early->query_safe('COMMIT');
+$early->quit;
+is(sql(q{SELECT string_agg(data->>'id', ' ') FROM incsink_read_since('again')}), '1 2', 'all rows are read in order');
+
+# ------------------------------------------------------------ a rate that is raised
+
+sql(qq{INSERT INTO t SELECT generate_series(101, 1000);
+	SELECT incsink_attach('t'), incsink_create_sink('paced', '$url', tables => '{t}',
+		options => '{"max_rows_per_second": 1, "flush_rows": 100, "flush_interval": "5min"}')});
+sql(q{UPDATE incsink.sink_def SET owner = owner});
+wait_until(sub { $collector->count->{rows} > 0 && @{ rows_at_collector($collector, 'id', sink => 'paced') } }, 'a limited sink sends a batch');
+sql(q{SELECT incsink_alter_sink('paced', options => '{"max_rows_per_second": 1000000}')});
+is(sql(q{SELECT incsink_flush('paced', '60s')}), 't', 'and the rest as soon as it may, not after the 100 s that the batch has cost');
+
+done_testing();
