@@ -13,7 +13,6 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "cache/backlog_reader.h"
@@ -31,13 +30,13 @@ typedef struct Source
 	bool		has_number;		/* it does */
 } Source;
 
-/* Where a row stands.  Its key is made when somebody asks, or its slot goes. */
+/* Where a row stands.  Its key is made when somebody asks. */
 typedef struct Place
 {
 	int64		n;
 	Source	   *source;
-	TupleTableSlot *row;		/* NULL: the key is made */
-	Jsonb	   *key;
+	TupleTableSlot *row;		/* NULL: where the range begins, and */
+	Jsonb	   *key;			/* the key there */
 } Place;
 
 struct BacklogReader
@@ -45,7 +44,6 @@ struct BacklogReader
 	const Partition *partition;
 	Relation	root;
 	bool		wait;
-	MemoryContext context;
 	Jsonb	   *since;			/* or NULL: from the beginning */
 	Jsonb	   *until;			/* or NULL: to the end */
 	Source	   *sources;
@@ -80,7 +78,7 @@ FetchNext(const BacklogReader *reader, Source *source)
 }
 
 static Jsonb *
-KeyAt(BacklogReader *reader, const Place *place)
+KeyAt(const Place *place)
 {
 	if (place->row == NULL)
 		return place->key;
@@ -274,7 +272,6 @@ BacklogReaderOpen(const Partition *partition, Relation root, bool wait, Position
 	reader->partition = partition;
 	reader->root = root;
 	reader->wait = wait;
-	reader->context = CurrentMemoryContext;
 	reader->since = since.key;
 	reader->until = until.key;
 	reader->last.n = since.n;
@@ -348,24 +345,24 @@ BacklogReaderIsTied(BacklogReader *reader)
 }
 
 static Position
-PositionAt(BacklogReader *reader, const Place *place)
+PositionAt(const Place *place)
 {
 	Position	position = {.n = place->n};
 
-	position.key = KeyAt(reader, place);
+	position.key = KeyAt(place);
 	return position;
 }
 
 Position
 BacklogReaderPosition(BacklogReader *reader)
 {
-	return PositionAt(reader, &reader->last);
+	return PositionAt(&reader->last);
 }
 
 Position
 BacklogReaderPositionBefore(BacklogReader *reader)
 {
-	return PositionAt(reader, &reader->kept_before);
+	return PositionAt(&reader->kept_before);
 }
 
 void

@@ -11,7 +11,6 @@
 #include "access/relation.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
 #include "cache/backlog.h"
