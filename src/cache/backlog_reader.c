@@ -273,7 +273,7 @@ BacklogReaderOpen(const Partition *partition, Relation root, bool wait, Position
 	reader->root = root;
 	reader->wait = wait;
 	reader->since = since.key;
-	reader->until = until.key;
+	reader->until = BacklogIsOver(until) ? NULL : until.key;	/* NULL: to its end */
 	reader->last.n = since.n;
 	reader->last.key = since.key;
 	reader->kept = reader->last;

@@ -89,7 +89,9 @@ InsertIntent(Intent *intent, Position position)
 			   " SELECT pg_catalog.nextval('incsink.object_id_seq'), $1, $2, $3, $4, $5, $6, $7, $8,"
 			   " $9, $10, $11, $12, $13, $14, $15, $16 FROM incsink.watermark w"
 			   " WHERE w.sink_id = $2 AND w.partition_id = $3 AND w.destination = $4 AND w.epoch = $5"
-			   " AND w.seq = $17 AND w.n = $18 AND w.key IS NOT DISTINCT FROM $19 RETURNING intent_id",
+			   " AND w.seq = $17 AND w.n = $18 AND w.key IS NOT DISTINCT FROM $19"
+			   " AND NOT EXISTS (SELECT FROM incsink.intent i WHERE i.sink_id = $2 AND i.partition_id = $3"
+			   " AND i.destination = $4) RETURNING intent_id",
 			   SqlText(intent->batch_id), SqlInt8(intent->sink_id), SqlInt8(intent->partition_id),
 			   SqlText(intent->destination), SqlText(intent->epoch),
 			   SqlInt8(intent->since.seq), SqlInt8(intent->since.n),

@@ -63,7 +63,8 @@ extern char *MakeBatchId(const Intent *intent);
 /*
  * Inserts the intent, with its first attempt, and sets intent_id.  False, with nothing
  * done, if the watermark is not in the intent's epoch or not at the position that the
- * batch was read from (any more).  The caller commits before anything is sent.
+ * batch was read from (any more), or if the delivery has an intent already.  The caller
+ * commits before anything is sent.
  */
 extern bool InsertIntent(Intent *intent, Position position);
 
@@ -93,7 +94,11 @@ extern bool PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch,
  */
 extern bool FinishBacklog(int64 sink_id, int64 partition_id, const char *epoch, Position since);
 
-/* Gives the watermark a new epoch once no intent of the old one is left. */
+/*
+ * Gives the watermark the epoch of its sink_table_def row once no intent of the old one
+ * is left.  False, with nothing done, if that row has another epoch by now: definitions in
+ * memory may be older than a restart.
+ */
 extern bool BeginEpoch(int64 sink_id, int64 partition_id, const char *old_epoch, const char *epoch);
 
 #endif							/* INCSINK_WATERMARK_H */

@@ -76,6 +76,26 @@ $export->settle;
 	$export->query("SELECT incsink_drop_sink('second')");
 }
 
+# Another process cuts the same range first: its intent stands, and is the only one.
+{
+	my $batch = 'e' x 32;
+
+	inject($node, 'before-intent', 'wait');
+	$export->insert(5);
+	wait_reached($node, 'before-intent');
+	$export->query("INSERT INTO incsink.intent (intent_id, batch_id, sink_id, partition_id, destination, epoch,
+			since_seq, until_seq, row_count, byte_count, digests, encoding, object_key)
+		SELECT nextval('incsink.object_id_seq'), CASE s.kind WHEN 'forward' THEN '$batch' ELSE repeat('f', 32) END,
+			w.sink_id, w.partition_id, '', w.epoch, w.sent_seq, (SELECT max(ingest_seq) FROM t), 5, 1, '{}',
+			'{\"format\": \"ndjson\"}', CASE s.kind WHEN 'blob' THEN format('%s-e%s-%s-%s.ndjson', s.name, w.epoch,
+				lpad(w.sent_seq::text, 19, '0'), lpad((SELECT max(ingest_seq) FROM t)::text, 19, '0')) END
+		FROM incsink.watermark w JOIN incsink.sink_def s USING (sink_id) WHERE s.name IN ('central', 'archive')");
+	disarm($node, 'before-intent');
+	$export->settle('a batch is not cut where an intent stands');
+	is(scalar @{ $collector->entries(id => $batch) }, 1, 'that intent is sent');
+	is(epoch_faults('central'), '', 'and each row once');
+}
+
 # The table is taken out of the sink and put in again.
 {
 	hold_batch();

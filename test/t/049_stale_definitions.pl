@@ -15,6 +15,8 @@ my $url = $collector->url;
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 sub create_sink { return sql("SELECT incsink_create_sink('$_[0]', '$url', tables => '{$_[1]}', options => '{\"retry_initial\": \"20ms\", \"retry_max\": \"100ms\"}')"); }
 
+sub turns { return sql(q{SELECT turns FROM incsink.stat_worker WHERE class = 'forward'}); }
+
 # A worker waits in the cut of one delivery; what the statement does to another, whose cut
 # comes in the same turn, is done at once: a turn that takes long ends before it.
 sub in_a_turn
@@ -53,6 +55,26 @@ my $epoch = sql(q{SELECT epoch FROM incsink.stat_delivery WHERE sink = 'second'}
 is_exported($node, 'SELECT id FROM t', rows_at_collector($collector, 'id', sink => 'second', epoch => $epoch),
 	'its new epoch has each row once');
 sql(q{SELECT incsink_drop_sink('first'), incsink_drop_sink('second')});
+
+# A restart is seen in the catalog before its message makes the worker read the definitions
+# again.  Here no message comes until the worker has read the new watermark and has new
+# rows, too.
+create_sink('silent', 't');
+is(sql(q{SELECT incsink_flush('silent')}), 't', 'a third sink is at work');
+sql(q{
+	WITH sink AS (SELECT sink_id FROM incsink.sink_def WHERE name = 'silent'),
+	restarted AS (UPDATE incsink.sink_table_def SET epoch = '2-0a0b0c0d' WHERE sink_id = (SELECT sink_id FROM sink))
+	UPDATE incsink.watermark SET epoch = '2-0a0b0c0d', seq = 0, sent_seq = 0 WHERE sink_id = (SELECT sink_id FROM sink)});
+sql(q{INSERT INTO t SELECT generate_series(-10, -1)});
+my $turns = turns();
+wait_until(sub { turns() > $turns + 5 });
+is(sql(q{SELECT epoch FROM incsink.watermark JOIN incsink.sink_def USING (sink_id) WHERE name = 'silent'}), '2-0a0b0c0d',
+	'a worker that knows the old epoch only does not begin it again');
+sql(q{SELECT incsink_pause_sink('silent'); SELECT incsink_resume_sink('silent')});
+is(sql(q{SELECT incsink_flush('silent')}), 't', 'when it has read the definitions it goes on');
+is_exported($node, 'SELECT id FROM t', rows_at_collector($collector, 'id', sink => 'silent', epoch => '2-0a0b0c0d'),
+	'in the new epoch, which has each row once');
+sql(q{SELECT incsink_drop_sink('silent')});
 
 # ----------------------------------------------------------- a backlog gets numbers
 
