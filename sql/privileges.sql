@@ -13,7 +13,7 @@ CREATE ROLE regress_incsink_reader IN ROLE pg_read_all_data;
 SELECT p.proname FROM pg_proc AS p JOIN pg_depend AS d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
 	JOIN pg_extension AS e ON e.oid = d.refobjid AND d.deptype = 'e'
 WHERE e.extname = 'incsink' AND has_function_privilege('public', p.oid, 'EXECUTE')
-	AND p.proname ~ '^incsink_(create|alter|drop|add|remove|pause|resume|flush|options|fdw)'
+	AND p.proname ~ '^incsink_(create|alter|drop|add|remove|pause|resume|flush|verify|options|fdw)'
 ORDER BY p.proname COLLATE "C";
 -- None runs as its owner with a search path that callers choose.
 SELECT p.proname FROM pg_proc AS p JOIN pg_depend AS d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass

@@ -39,7 +39,7 @@ incsink_attach(PG_FUNCTION_ARGS)
 {
 	AttachRequest request;
 
-	RequireCurrentCatalog();	/* that of 0.1 passes fewer arguments */
+	RequireCatalog(2);	/* that of 0.1 passes fewer arguments */
 	request.relid = RequireRelation(fcinfo);
 	request.dataset = OptionalText(fcinfo, 1);
 	request.source = RequireText(fcinfo, 2, "source");

@@ -38,7 +38,7 @@ RequireEvent(FunctionCallInfo fcinfo)
 static bool
 IsIdle(void)
 {
-	return IsBinaryUpgrade || RecoveryInProgress() || !CatalogIsCurrent();
+	return IsBinaryUpgrade || RecoveryInProgress() || !CatalogIsAtLeast(2);
 }
 
 /* A new table that is no partition of another is nobody's leaf. */

@@ -162,7 +162,7 @@ AddBound(const PolicyRead *read, ReadQuery *query, const KeyIndex *key, Strategy
 	appendStringInfoChar(&query->text, ')');
 }
 
-/* The key columns of the part in the relation read. */
+/* The key columns of the backlog in the relation read. */
 static void
 FindKeyColumns(const PolicyRead *read, KeyIndex *key)
 {

@@ -13,6 +13,7 @@
 #include "api/sink_access.h"
 #include "api/sink_table.h"
 #include "catalog/credentials.h"
+#include "catalog/epoch.h"
 #include "common/shared.h"
 #include "common/sql.h"
 #include "common/template.h"
@@ -251,6 +252,7 @@ RestartTable(const SinkDefinition *sink, int64 partition_id)
 	(void) SqlRun("UPDATE incsink.sink_table_def SET epoch = $3, destinations = 0"
 				  " WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch));
+	NoteEpoch(sink->sink_id, partition_id);
 }
 
 /* Ids of the partitions that the sink exports. */

@@ -276,7 +276,7 @@ AttachTable(AttachRequest *request)
 	Partition  *partition;
 	bool		reuses;
 
-	RequireCurrentCatalog();
+	RequireCatalog(2);
 	RequireOwner(request->relid);
 	CheckPartitionOptions(request->options);
 	rows.tree = get_rel_relkind(request->relid) == RELKIND_PARTITIONED_TABLE;

@@ -69,9 +69,6 @@ extern char *DescribeKeyType(Relation rel, AttrNumber attnum);
 extern bool KeyColumnsAreSame(Relation rel, const Backlog *backlog);
 extern void RequireKeyColumns(Relation rel, const Backlog *backlog);
 
-/* For hints: gives up the order of the backlog, as all rows get numbers. */
-extern char *RenumberCommand(Relation rel);
-
 /* A scan of one relation; see backlog_reader.c. */
 typedef struct BacklogScan BacklogScan;
 

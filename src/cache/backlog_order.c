@@ -112,7 +112,8 @@ KeyColumnsAreSame(Relation rel, const Backlog *backlog)
 	return true;
 }
 
-char *
+/* For hints: gives up the order of the backlog, as all rows get numbers. */
+static char *
 RenumberCommand(Relation rel)
 {
 	char	   *name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),

@@ -218,7 +218,7 @@ LockTableForDetach(Oid relid, bool drop_column, bool force)
 	SqlSession	session;
 	Partition  *partition;
 
-	if (CatalogIsCurrent())
+	if (CatalogIsAtLeast(2))
 	{
 		SqlBegin(&session);
 		partition = LoadPartitionByRelation(relid, context);

@@ -142,7 +142,7 @@ ReadTasks(void)
 	StartTransactionCommand();
 	MemoryContextSwitchTo(tasks_context);
 	SqlBegin(&session);
-	count = CatalogIsCurrent() ?
+	count = CatalogIsAtLeast(2) ?
 		SqlRun0("SELECT partition_id FROM incsink.index_task ORDER BY requested_at, partition_id") : 0;
 	ids = palloc(sizeof(int64) * (count + 1));
 	for (uint64 row = 0; row < count; row++)

@@ -357,7 +357,7 @@ CountBeforeDrop(Oid relid)
 	Relation	rel;
 
 	if (!OidIsValid(table) || get_rel_persistence(table) == RELPERSISTENCE_TEMP ||
-		!CatalogIsCurrent() || !IsRecordedLeaf(table) || !CatalogIsWhole())
+		!CatalogIsAtLeast(2) || !IsRecordedLeaf(table) || !CatalogIsWhole())
 		return;
 	rel = try_table_open(table, AccessShareLock);
 	if (rel == NULL)

@@ -555,7 +555,7 @@ RenumberTable(Oid relid, bool every_row, int batch_rows)
 	List	   *relations;
 	ListCell   *cell;
 
-	RequireCurrentCatalog();
+	RequireCatalog(2);
 	RequireOwner(relid);
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect_ext failed");

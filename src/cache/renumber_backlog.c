@@ -6,6 +6,7 @@
 
 
 #include "cache/renumber_backlog.h"
+#include "catalog/epoch.h"
 #include "catalog/sink.h"
 #include "common/shared.h"
 #include "common/sql.h"
@@ -57,6 +58,7 @@ GiveUpIntents(int64 partition_id)
 		(void) SqlRun("UPDATE incsink.watermark SET epoch = $3, sent_seq = seq, sent_n = n"
 					  " WHERE sink_id = $1 AND partition_id = $2",
 					  SqlInt8(sinks[i]), SqlInt8(partition_id), SqlText(epochs[i]));
+		NoteEpoch(sinks[i], partition_id);
 	}
 }
 

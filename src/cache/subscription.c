@@ -112,7 +112,7 @@ HasNumberRowTrigger(Oid relid)
 }
 
 /* Leaves have triggers of their own, which follow the root's. */
-bool
+static bool
 NumberRowTriggerIsMissing(Oid relid)
 {
 	List	   *relations;
@@ -211,7 +211,7 @@ EnsureNumberRowTrigger(Oid relid)
 	SqlSession	session;
 	char	   *schema;
 
-	if (!CatalogIsCurrent() || !NumberRowTriggerIsMissing(relid))
+	if (!CatalogIsAtLeast(2) || !NumberRowTriggerIsMissing(relid))
 		return true;
 	if (!LockForTrigger(relid))
 		return false;

@@ -25,10 +25,9 @@ extern void AddNumberRowTrigger(Oid relid, const char *function_schema);
 /*
  * Adds it to every attached table that a subscription fills, as far as their locks are
  * free at once; a WARNING names the others.  For the event trigger, after CREATE and
- * ALTER SUBSCRIPTION; the turn finds what is left (NumberRowTriggerIsMissing).
+ * ALTER SUBSCRIPTION; the turn finds what is left (EnsureNumberRowTrigger).
  */
 extern void GuardSubscribedTables(const char *function_schema);
-extern bool NumberRowTriggerIsMissing(Oid relid);
 
 /*
  * For a turn: adds the trigger if it is missing and the locks are free at once.  False

@@ -19,7 +19,7 @@
 /* Digits of a tag: 64 random bits. */
 #define TAG_DIGITS 16
 
-/* Attribute numbers of incsink.partition_state, see sql/incsink--0.2.sql. */
+/* Attribute numbers of incsink.partition_state, see sql/incsink--0.3.sql. */
 #define STATE_PARTITION_ID 1
 #define STATE_SEQUENCE_RELFILENODE 4
 #define STATE_HIGHEST_SEQ 5
@@ -37,7 +37,7 @@
 
 /* The catalog of version 0.1 has no index tasks. */
 #define RunPartitionQuery(condition, ...) \
-	(CatalogIsCurrent() \
+	(CatalogIsAtLeast(2) \
 	 ? SqlRun(PARTITION_QUERY("EXISTS (SELECT FROM incsink.index_task k WHERE k.partition_id = d.partition_id)") \
 			  condition, __VA_ARGS__) \
 	 : SqlRun(PARTITION_QUERY("false") condition, __VA_ARGS__))
@@ -76,7 +76,7 @@ AddBacklog(Partition *partition, MemoryContext context)
 {
 	Backlog    *backlog;
 
-	if (!partition->had_rows || !CatalogIsCurrent() ||
+	if (!partition->had_rows || !CatalogIsAtLeast(2) ||
 		SqlRun("SELECT key_columns, key_types, last_key, row_estimate FROM incsink.backlog_def"
 			   " WHERE partition_id = $1", SqlInt8(partition->partition_id)) == 0)
 		return partition;
@@ -293,7 +293,7 @@ FinishIndexTask(int64 partition_id)
 void
 DeletePartition(int64 partition_id)
 {
-	if (CatalogIsCurrent())
+	if (CatalogIsAtLeast(2))
 	{
 		SqlRun("DELETE FROM incsink.backlog_def WHERE partition_id = $1", SqlInt8(partition_id));
 		SqlRun("DELETE FROM incsink.leaf_def WHERE partition_id = $1", SqlInt8(partition_id));
@@ -306,10 +306,10 @@ DeletePartition(int64 partition_id)
 }
 
 /*
- * The rest of a partition that has just been bound: leaves and parts of its backlog,
- * by their names too.  A leaf that is not there any more has nothing to be read; one
- * that is there and not found is reported as unknown by the next turn.  The DELETE has
- * ended before the INSERT begins, for an old OID may be a new one's.
+ * The rest of a partition that has just been bound: its leaves, by their names too.  A
+ * leaf that is not there any more has nothing to be read; one that is there and not found
+ * is reported as unknown by the next turn.  The DELETE has ended before the INSERT begins,
+ * for an old OID may be a new one's.
  */
 static void
 BindStorage(int64 partition_id)
@@ -361,7 +361,7 @@ BindPartitions(void)
 					" sequence_relfilenode = EXCLUDED.sequence_relfilenode, highest_seq = 0"
 					" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_class x WHERE x.oid = o.relid)"
 					" RETURNING partition_id");
-	if (!CatalogIsCurrent())
+	if (!CatalogIsAtLeast(2))
 		return;
 	bound = palloc(sizeof(int64) * (count + 1));
 	for (uint64 row = 0; row < count; row++)

@@ -8,6 +8,7 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 
+#include "catalog/epoch.h"
 #include "catalog/partition.h"
 #include "catalog/sink.h"
 #include "common/compat.h"
@@ -130,6 +131,7 @@ AddSinkTable(int64 sink_id, int64 partition_id, char **columns, int ncolumns,
 				  " n, key, sent_seq, sent_n) VALUES ($1, $2, '', $3, $4, $5, $6, $4, $5)",
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(epoch),
 				  SqlInt8(position.seq), SqlInt8(position.n), SqlJsonb(position.key));
+	NoteEpoch(sink_id, partition_id);
 }
 
 /* A dead end for the sink, but not for its user. */
@@ -172,6 +174,7 @@ RemoveSinkTable(int64 sink_id, int64 partition_id)
 				  SqlInt8(sink_id), SqlInt8(partition_id));
 	(void) SqlRun("DELETE FROM incsink.watermark WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink_id), SqlInt8(partition_id));
+	ForgetEpoch(sink_id, partition_id);
 	(void) SqlRun("DELETE FROM incsink.delivery_state WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink_id), SqlInt8(partition_id));
 	(void) SqlRun("DELETE FROM incsink.delivery_error WHERE sink_id = $1 AND partition_id = $2",

@@ -4,6 +4,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/epoch.h"
 #include "catalog/watermark.h"
 #include "common/sql.h"
 
@@ -86,11 +87,14 @@ FinishBacklog(int64 sink_id, int64 partition_id, const char *epoch, Position sin
 bool
 BeginEpoch(int64 sink_id, int64 partition_id, const char *old_epoch, const char *epoch)
 {
-	return SqlRun("UPDATE incsink.watermark w SET epoch = $4"
-				  " WHERE w.sink_id = $1 AND w.partition_id = $2 AND w.destination = '' AND w.epoch = $3"
-				  " AND NOT EXISTS (SELECT FROM incsink.intent i WHERE i.sink_id = w.sink_id"
-				  " AND i.partition_id = w.partition_id)"
-				  " AND EXISTS (SELECT FROM incsink.sink_table_def t WHERE t.sink_id = w.sink_id"
-				  " AND t.partition_id = w.partition_id AND t.epoch = $4)",
-				  SqlInt8(sink_id), SqlInt8(partition_id), SqlText(old_epoch), SqlText(epoch)) == 1;
+	if (SqlRun("UPDATE incsink.watermark w SET epoch = $4"
+			   " WHERE w.sink_id = $1 AND w.partition_id = $2 AND w.destination = '' AND w.epoch = $3"
+			   " AND NOT EXISTS (SELECT FROM incsink.intent i WHERE i.sink_id = w.sink_id"
+			   " AND i.partition_id = w.partition_id)"
+			   " AND EXISTS (SELECT FROM incsink.sink_table_def t WHERE t.sink_id = w.sink_id"
+			   " AND t.partition_id = w.partition_id AND t.epoch = $4)",
+			   SqlInt8(sink_id), SqlInt8(partition_id), SqlText(old_epoch), SqlText(epoch)) != 1)
+		return false;
+	NoteEpoch(sink_id, partition_id);
+	return true;
 }

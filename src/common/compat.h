@@ -102,6 +102,13 @@ typedef Oid RelFileNumber;
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
+/* 16 can return what a sort holds without a copy. */
+#if PG_VERSION_NUM >= 160000
+#define TuplesortGetDatumCompat(state, value, isnull) tuplesort_getdatum(state, true, true, value, isnull, NULL)
+#else
+#define TuplesortGetDatumCompat(state, value, isnull) tuplesort_getdatum(state, true, value, isnull, NULL)
+#endif
+
 /* 17 gives wait event sets a resource owner instead of a memory context. */
 #if PG_VERSION_NUM >= 170000
 #define CreateWaitEventSetCompat(nevents) CreateWaitEventSet(NULL, nevents)

@@ -171,19 +171,20 @@ CatalogRelation(const char *name)
 	return relid;
 }
 
-/* leaf_def came with version 0.2. */
 bool
-CatalogIsCurrent(void)
+CatalogIsAtLeast(int version)
 {
+	static const char *const came_with[] = {[2] = "leaf_def",[3] = "epoch_state"};
 	Oid			schema = get_namespace_oid("incsink", true);
 
-	return OidIsValid(schema) && OidIsValid(get_relname_relid("leaf_def", schema));
+	Assert(version < lengthof(came_with) && came_with[version] != NULL);
+	return OidIsValid(schema) && OidIsValid(get_relname_relid(came_with[version], schema));
 }
 
 void
-RequireCurrentCatalog(void)
+RequireCatalog(int version)
 {
-	if (!CatalogIsCurrent())
+	if (!CatalogIsAtLeast(version))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the catalog of incsink is of an earlier version than its library"),

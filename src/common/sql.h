@@ -89,11 +89,12 @@ extern Oid	ExtensionOid(void);
 extern Oid	CatalogRelation(const char *name);
 
 /*
- * False while the catalog is that of version 0.1, before ALTER EXTENSION incsink
- * UPDATE: this library goes on with what is attached there, ordinary tables without
- * backlogs.  RequireCurrentCatalog() raises an ERROR that says so.
+ * Is the catalog of version 0.<version> or later?  Before ALTER EXTENSION incsink UPDATE
+ * this library goes on with what is there: in version 0.1 ordinary tables without
+ * backlogs, in 0.2 epochs whose beginnings are not known.  RequireCatalog() raises an
+ * ERROR that says so.
  */
-extern bool CatalogIsCurrent(void);
-extern void RequireCurrentCatalog(void);
+extern bool CatalogIsAtLeast(int version);
+extern void RequireCatalog(int version);
 
 #endif							/* INCSINK_SQL_H */

@@ -226,7 +226,7 @@ EncodeRange(const Partition *partition, Oid role, const Encoding *encoding, Posi
 	options.columns = encoding->columns;
 	options.ncolumns = encoding->ncolumns;
 	options.filter = encoding->filter;
-	options.wait_for_lock = false;
+	options.wait_for_lock = limits.wait_for_lock;
 	range.until = since;
 
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "incsink read", ALLOCSET_DEFAULT_SIZES);

@@ -29,9 +29,10 @@ typedef struct RangeLimits
 	int64		rows;
 	int64		bytes;			/* a single larger row still goes, alone */
 	int			milliseconds;	/* 0 = as long as it takes */
+	bool		wait_for_lock;	/* the worker never does */
 } RangeLimits;
 
-#define NO_LIMITS ((RangeLimits) {PG_INT64_MAX, PG_INT64_MAX, 0})
+#define NO_LIMITS ((RangeLimits) {PG_INT64_MAX, PG_INT64_MAX, 0, false})
 
 typedef struct EncodedRange
 {
@@ -48,8 +49,8 @@ typedef struct EncodedRange
 /*
  * Encodes the rows of (since, until] into body, as the role given and with its
  * privileges, with a snapshot taken now.  Needs a transaction; takes the locks of the
- * relations conditionally and keeps them to the transaction's end.  Raises what
- * ReaderOpen and the types' output functions raise.  The key in until lives in
+ * relations, conditionally unless told to wait, and keeps them to the transaction's end.
+ * Raises what ReaderOpen and the types' output functions raise.  The key in until lives in
  * CurrentMemoryContext.
  */
 extern EncodedRange EncodeRange(const Partition *partition, Oid role, const Encoding *encoding,

@@ -163,8 +163,25 @@ RemoveEmptyParts(char *key)
 	return key;
 }
 
-char *
-ExpandKey(const char *template, const KeyValues *values)
+/* What differs between the batches of an epoch; false for what does not. */
+static bool
+AppendKeyMark(StringInfo out, const char *name)
+{
+	if (strcmp(name, "since") == 0)
+		appendStringInfoChar(out, KEY_MARK_SINCE);
+	else if (strcmp(name, "until") == 0)
+		appendStringInfoChar(out, KEY_MARK_UNTIL);
+	else if (strcmp(name, "date") == 0)
+		appendStringInfoChar(out, KEY_MARK_DATE);
+	else if (strcmp(name, "hour") == 0)
+		appendStringInfoChar(out, KEY_MARK_HOUR);
+	else
+		return false;
+	return true;
+}
+
+static char *
+ExpandKeyOrPattern(const char *template, const KeyValues *values, bool is_pattern)
 {
 	StringInfoData key;
 	ListCell   *cell;
@@ -174,12 +191,24 @@ ExpandKey(const char *template, const KeyValues *values)
 	{
 		TemplatePart *part = lfirst(cell);
 
-		if (part->is_placeholder)
-			AppendKeyPlaceholder(&key, part->text, values);
-		else
+		if (!part->is_placeholder)
 			appendStringInfoString(&key, part->text);
+		else if (!is_pattern || !AppendKeyMark(&key, part->text))
+			AppendKeyPlaceholder(&key, part->text, values);
 	}
 	return RemoveEmptyParts(key.data);
+}
+
+char *
+ExpandKey(const char *template, const KeyValues *values)
+{
+	return ExpandKeyOrPattern(template, values, false);
+}
+
+char *
+ExpandKeyPattern(const char *template, const KeyValues *values)
+{
+	return ExpandKeyOrPattern(template, values, true);
 }
 
 /*

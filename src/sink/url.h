@@ -52,6 +52,16 @@ typedef struct KeyValues
  */
 extern char *ExpandKey(const char *template, const KeyValues *values);
 
+/*
+ * The same with a mark, a control character, in each place of since, until, date and
+ * hour: no template and no value holds one.
+ */
+#define KEY_MARK_SINCE '\001'
+#define KEY_MARK_UNTIL '\002'
+#define KEY_MARK_DATE '\003'
+#define KEY_MARK_HOUR '\004'
+extern char *ExpandKeyPattern(const char *template, const KeyValues *values);
+
 /* A value as EXPAND_URL puts it into a URL; palloc'd. */
 extern char *EscapeForUrl(const char *value);
 

@@ -18,7 +18,8 @@ find_pg_config() {
 	local candidate version
 	for candidate in ${PG_CONFIG:+"$PG_CONFIG"} $(ls -vd /usr/lib/postgresql/*/bin/pg_config 2>/dev/null | tac) pg_config; do
 		version=$("$candidate" --version 2>/dev/null | sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p')
-		if [ "${version:-0}" -ge 15 ] && [ -e "$("$candidate" --pgxs)" ] &&
+		if [ "${version:-0}" -ge 15 ] && [ -e "$("$candidate" --includedir-server)/postgres.h" ] &&
+			[ -e "$("$candidate" --pgxs)" ] &&
 			[ -x "$("$candidate" --bindir)/postgres" ]; then
 			command -v "$candidate"
 			return 0

@@ -42,6 +42,8 @@ $node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-
 	'psql restores it without an error');
 
 is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink.sinks}), '1', 'the sink is there');
+is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink.epoch_state
+	JOIN incsink.watermark USING (sink_id, partition_id, destination, epoch)}), '2', 'and where its epochs began');
 # The worker, which runs since CREATE EXTENSION, looks again after a minute, or now.
 $node->reload;
 wait_until(
@@ -74,5 +76,15 @@ is( $node->safe_psql('restored', q{SELECT count(*) FROM incsink_read_since('"Odd
 	'101', 'the restored table can be read');
 is( $node->safe_psql('restored', q{SELECT string_agg(DISTINCT state, ',') FROM incsink.stat_delivery}),
 	'waiting', 'no delivery is halted');
+
+# Where the dump stood the new epochs begin.  The original has all rows in its own.
+my $totals = q{SELECT concat_ws(' ', dataset, v.state, v.rows_in_table, v.rows_at_sink)
+	FROM (VALUES ('public.adopted', 'moved.renamed'::regclass), ('Odd Names.Lögs', '"Odd Names"."Lögs"')) AS t (dataset, relation),
+		LATERAL (SELECT * FROM incsink_verify('central', relation) WITH ORDINALITY ORDER BY ordinality DESC LIMIT 1) AS v ORDER BY 1};
+wait_for_query($node, q{SELECT count(*) FROM incsink.intent}, '0');
+wait_until(sub { $node->safe_psql('restored', q{SELECT count(*) FROM incsink.intent}) eq '0' });
+is($node->safe_psql('restored', $totals), "Odd Names.Lögs ok 1 1\npublic.adopted ok 1 1",
+	'incsink_verify() counts in the restored database what was exported from there');
+is($node->safe_psql('postgres', $totals), "Odd Names.Lögs ok 101 101\npublic.adopted ok 50 50", 'and in the original all of it');
 
 done_testing();

@@ -1,9 +1,9 @@
-# A database of version 0.1 under this library: exports go on before, during and
-# after ALTER EXTENSION UPDATE, and what comes out of it is the catalog that CREATE
-# EXTENSION makes.
+# A database of version 0.1 under this library, updated to 0.2 and on, and one of 0.2:
+# exports go on before, during and after ALTER EXTENSION UPDATE, and what comes out of
+# it is the catalog that CREATE EXTENSION makes.
 #
-# The script of 0.1 is in test/upgrade.  Its incsink_attach() is not to be had any
-# more; attach() below does what it did.
+# The scripts of old versions are in test/upgrade.  The incsink_attach() of 0.1 is not
+# to be had any more; attach() below does what it did.
 
 use strict;
 use warnings;
@@ -17,6 +17,7 @@ use Test::More;
 my $node = new_node('upgrade', extension => 0, conf => [ "incsink.poll_interval = '100ms'" ]);
 my $collector = Collector->new;
 my $failing = Collector->new;
+my $files = PostgreSQL::Test::Utils::tempdir('files');
 
 sub sql { return $node->safe_psql($_[1] // 'postgres', $_[0]); }
 
@@ -143,6 +144,22 @@ sub difference
 	return map { ($count{$_} > 0 ? 'only upgraded: ' : 'only fresh: ') . $_ } grep { $count{$_} } sort keys %count;
 }
 
+# What incsink_verify() says of a table, without ranges that are well.
+sub verify
+{
+	my ($sink, $table, $database) = @_;
+	return sql("SELECT concat_ws(' ', state, since, until, rows_in_table, rows_at_sink, rows_missing)
+		FROM incsink_verify('$sink', '$table') WHERE state <> 'ok'", $database);
+}
+
+# What it says of all of a forward sink's epoch.
+sub whole
+{
+	my ($sink, $table, $database) = @_;
+	return sql("SELECT concat_ws(' ', state, since, rows_in_table, coalesce(rows_at_sink::text, 'unknown'))
+		FROM incsink_verify('$sink', '$table') WITH ORDINALITY ORDER BY ordinality DESC LIMIT 1", $database);
+}
+
 # A new row arrives.
 my $last = 0;
 
@@ -179,6 +196,8 @@ sql(qq{
 	SELECT incsink_create_sink('failing', '@{[ $failing->url ]}', tables => '{logs}',
 		options => '{"retry_initial": "50ms", "retry_max": "100ms"}');
 	SELECT incsink_create_sink('listing', '@{[ $failing->url('/listing') ]}', datasets => '{later}');
+	SELECT incsink_create_sink('files', 'file://$files', tables => '{logs}',
+		options => '{"flush_interval": 0, "retry_initial": "50ms"}');
 	SELECT incsink_add_table('central', 'old', start => 'now');
 });
 goes_on('rows of a database of 0.1 are exported');
@@ -237,7 +256,7 @@ wait_until(sub { grep { $_ eq 'during' } @{ rows_at_collector($collector, 'v') }
 my $worker = sql(q{SELECT pid FROM incsink.stat_worker WHERE class = 'forward'});
 sql('BEGIN; ALTER EXTENSION incsink UPDATE; ROLLBACK');
 is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}), '0.1', 'an update can be rolled back');
-sql('ALTER EXTENSION incsink UPDATE');
+sql(q{ALTER EXTENSION incsink UPDATE TO '0.2'});
 is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}), '0.2', 'ALTER EXTENSION UPDATE works meanwhile');
 ok($writer->finish, 'no writer notices') or diag($error);
 is(sql(q{SELECT batch_id FROM incsink.intent ORDER BY intent_id LIMIT 1}), $batch, 'the batch in flight keeps its id');
@@ -251,16 +270,7 @@ is(sql(q{SELECT count(*) FROM incsink.stat_delivery WHERE state <> 'waiting' OR 
 $node->restart;
 goes_on('another worker goes on');
 
-# ------------------------------------------------------------------ what came of it
-
-sql('CREATE DATABASE fresh');
-sql('CREATE EXTENSION incsink', 'fresh');
-same_catalog('postgres', 'fresh', 'an upgraded database is like a new one');
-is(sql(q{SELECT string_agg(a.grantee::regrole || CASE WHEN a.is_grantable THEN '*' ELSE '' END, ', ' ORDER BY 1)
-		FROM pg_proc, aclexplode(proacl) AS a WHERE proname = 'incsink_attach' AND a.grantee <> proowner}),
-	'reporter*, "Reporter of Reports"', 'those who might attach still may');
-is(sql(q{SELECT has_table_privilege('reporter', 'incsink.status', 'SELECT')}), 't', 'those who might look still may');
-is(sql(q{SELECT count(*) FROM sinks_that_halt}), 0, 'views of users over views still work');
+# -------------------------------------------------------------- a database of 0.2
 
 sql(q{INSERT INTO more SELECT i, 'backlog' FROM generate_series(3001, 3100) AS i;
 	SELECT incsink_attach('more');
@@ -269,6 +279,88 @@ wait_until(sub { 100 == grep { $_ eq 'backlog' } @{ rows_at_collector($collector
 sql(q{CALL incsink_renumber('old')});
 is(sql(q{SELECT had_rows FROM incsink.partitions WHERE table_name = 'old'}), 'f', 'and incsink_renumber()');
 wait_until(sub { 20 == grep { $_ eq 'was there' } @{ rows_at_collector($collector, 'v') } }, 'which makes rows without numbers new ones');
+sql(qq{SELECT incsink_alter_sink('failing', url => '@{[ $failing->url('/again') ]}', watermark => 'restart')});
+is(sql(q{SELECT incsink_flush('failing')}), 't', 'a sink can be restarted');
+is_exported($node, q{SELECT id FROM logs}, rows_at_collector($failing, 'id', path => '/again'), 'and gets each row again');
+sql(q{SELECT incsink_remove_table('failing', 'logs'), incsink_add_table('failing', 'logs', start => 'now')});
+is(sql(q{SELECT incsink_flush('files')}), 't', 'files have what they should');
+
+# One that begins with it, whose worker was never another's.
+sql('CREATE DATABASE second');
+sql(q{CREATE EXTENSION incsink VERSION '0.2'}, 'second');
+sql(qq{
+	CREATE TABLE logs (id bigint PRIMARY KEY, v text);
+	INSERT INTO logs SELECT i, 'second had' FROM generate_series(1, 10) AS i;
+	SELECT incsink_attach('logs');
+	SELECT incsink_create_sink('central', '@{[ $collector->url('/second') ]}', tables => '{logs}');
+	INSERT INTO logs VALUES (11, 'second')}, 'second');
+is(sql(q{SELECT incsink_flush('central')}, 'second'), 't', 'a new database of 0.2 is exported');
+is_exported($node, q{SELECT id FROM logs}, rows_at_collector($collector, 'id', path => '/second'), 'each row once', 'second');
+is(sql(q{SELECT count(*) FROM pg_tables WHERE tablename = 'epoch_state'}, 'second'), '0', 'without what is new since');
+sql(q{SELECT incsink_adopt_database(); INSERT INTO logs VALUES (12, 'second adopted')}, 'second');
+is(sql(q{SELECT incsink_flush('central')}, 'second'), 't', 'so it is when it was adopted');
+is(sql(q{SELECT count(*) FROM incsink.stat_delivery WHERE state <> 'waiting'}, $_), '0', "no delivery of $_ complains")
+  foreach qw(postgres second);
+
+# ------------------------------------------------------------------- update from 0.2
+
+$failing->control('store status=503 times=always');
+goes_on('a row before the next update');
+wait_for_query($node, q{SELECT failures > 0 FROM incsink.stat_delivery WHERE sink = 'failing'}, 't', 'a batch is in flight');
+$batch = sql(q{SELECT batch_id FROM incsink.intent WHERE sink_id = (SELECT sink_id FROM incsink.sink_def WHERE name = 'failing')});
+$worker = sql(q{SELECT pid FROM incsink.stat_worker WHERE class = 'forward'});
+sql('BEGIN; ALTER EXTENSION incsink UPDATE; ROLLBACK');
+is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}), '0.2', 'this update can be rolled back, too');
+goes_on('a row after that');
+foreach my $database (qw(postgres second))
+{
+	sql('ALTER EXTENSION incsink UPDATE', $database);
+	is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}, $database), '0.3', "$database is updated");
+}
+is(sql(q{SELECT count(*) FROM incsink.intent WHERE batch_id = '} . $batch . q{'}), '1', 'the batch in flight keeps its id');
+$failing->back_to_normal;
+goes_on('a row after this update');
+wait_for_query($node, q{SELECT sum(lag_rows) FROM incsink.stat_delivery}, '0', 'everything is exported');
+is(sql(q{SELECT pid FROM incsink.stat_worker WHERE class = 'forward'}), $worker, 'by the worker of before');
+
+# Nobody knows where an epoch of before began.
+my $count = sql('SELECT count(*) FROM logs');
+is(sql('SELECT count(*) FROM incsink.epoch_state'), '0', 'epochs that began before are on no record');
+is(whole('central', 'logs'), "ok 0 $count unknown", 'incsink_verify() does not count for them');
+is(verify('files', 'logs'), '', 'but looks at files');
+my @files = @{ files_below($files) };
+cmp_ok(scalar @files, '>', 2, 'of which there are some');
+rename $files[1], "$files[1].away";
+like(verify('files', 'logs'), qr/^missing \d+ \d+ \d+ \d* ?\d+$/, 'and misses one between others');
+rename "$files[1].away", $files[1];
+sql(qq{SELECT incsink_alter_sink('files', url => 'file://$files', watermark => 'restart'),
+	incsink_alter_sink('central', url => '@{[ $collector->url('/again') ]}', watermark => 'restart')});
+is(sql(q{SELECT incsink_flush('files') AND incsink_flush('central')}), 't', 'sinks are restarted');
+is(whole('central', 'logs'), "ok 0 $count $count", 'and counted from there on');
+is(verify('files', 'logs'), '', 'with the files of the new epoch');
+sql(qq{SELECT incsink_alter_sink('central', url => '@{[ $collector->url ]}', watermark => 'keep')});
+sql(q{INSERT INTO logs VALUES (13, 'second after')}, 'second');
+is(sql(q{SELECT incsink_flush('central')}, 'second'), 't', 'the second database goes on');
+is_exported($node, q{SELECT id FROM logs}, rows_at_collector($collector, 'id', path => '/second'), 'each row once', 'second');
+is(verify('central', 'logs', 'second'), '', 'which incsink_verify() does not deny');
+sql(q{SELECT incsink_adopt_database()}, 'second');
+sql(q{INSERT INTO logs VALUES (14, 'second last')}, 'second');
+is(sql(q{SELECT incsink_flush('central')}, 'second'), 't', 'adopted again');
+like(whole('central', 'logs', 'second'), qr/^ok [1-9]\d* 1 1$/, 'it is counted from there on');
+$node->restart;
+goes_on('another worker goes on, too');
+
+# ------------------------------------------------------------------ what came of it
+
+sql('CREATE DATABASE fresh');
+sql('CREATE EXTENSION incsink', 'fresh');
+same_catalog('postgres', 'fresh', 'a database updated from 0.1 to 0.2 and on is like a new one');
+same_catalog('second', 'fresh', 'so is one updated from 0.2');
+is(sql(q{SELECT string_agg(a.grantee::regrole || CASE WHEN a.is_grantable THEN '*' ELSE '' END, ', ' ORDER BY 1)
+		FROM pg_proc, aclexplode(proacl) AS a WHERE proname = 'incsink_attach' AND a.grantee <> proowner}),
+	'reporter*, "Reporter of Reports"', 'those who might attach still may');
+is(sql(q{SELECT has_table_privilege('reporter', 'incsink.status', 'SELECT')}), 't', 'those who might look still may');
+is(sql(q{SELECT count(*) FROM sinks_that_halt}), 0, 'views of users over views still work');
 
 # A tree whose rows, those it had and new ones, are still to be exported when the dump
 # is made.
@@ -297,7 +389,7 @@ sub restore
 	return $errors;
 }
 
-my $upgraded = PostgreSQL::Test::Utils::tempdir . '/0.2.sql';
+my $upgraded = PostgreSQL::Test::Utils::tempdir . '/upgraded.sql';
 $node->command_ok([ 'pg_dump', '-f', $upgraded, '-d', 'postgres' ], 'pg_dump of the upgraded database works');
 is(restore($upgraded, 'from_upgraded'), '', 'and its dump can be restored');
 same_catalog('from_upgraded', 'fresh', 'restored from the upgraded database');
@@ -307,6 +399,8 @@ is(join(' ', restore($dump, 'from_old') =~ /(?:ERROR|FATAL): (.*)/g),
 	join(' ', (' function public.incsink_attach(regclass, text, text, name, jsonb, boolean) does not exist') x 2),
 	'a dump of 0.1 can be restored, but for grants on functions whose arguments changed');
 same_catalog('from_old', 'fresh', 'restored from a dump of 0.1');
+is(sql(q{SELECT count(*) FROM incsink.epoch_state AS e JOIN incsink.watermark AS w USING (sink_id, partition_id, destination, epoch)}, 'from_upgraded'),
+	sql(q{SELECT count(*) FROM incsink.epoch_state}), 'and where its epochs began');
 
 # They go on where their dumps stood.
 $node->reload;
@@ -315,13 +409,15 @@ foreach my $database (qw(from_old from_upgraded))
 	my $path = $collector->url("/$database");
 
 	sql(qq{SELECT incsink_alter_sink('central', url => '$path', watermark => 'keep');
-		SELECT incsink_drop_sink('failing'), incsink_drop_sink('listing');
+		SELECT incsink_drop_sink('failing'), incsink_drop_sink('listing'), incsink_drop_sink('files');
 		SELECT incsink_adopt_database();
 		INSERT INTO logs VALUES (9000, '$database')}, $database);
 	wait_until(sub { grep { $_ eq $database } @{ rows_at_collector($collector, 'v') } }, "$database: exports go on");
 	is_deeply([ grep { $_ eq 'was there' } @{ rows_at_collector($collector, 'v', path => "/$database") } ], [],
 		'without rows that they were not to export, or had exported');
 	is(sql(q{SELECT count(*) FROM incsink.stat_delivery WHERE sink = 'central' AND state <> 'waiting'}, $database), 0, 'no delivery complains');
+	wait_for_query($node, q{SELECT count(*) FROM incsink.intent}, '0');
+	like(whole('central', 'logs', $database), qr/^ok [1-9]\d* 1 1$/, 'incsink_verify() counts from there on');
 }
 is(sql(q{SELECT string_agg(table_name || ' ' || state, ', ' ORDER BY table_name) FROM incsink.leaves WHERE table_exists}, 'from_upgraded'),
 	'tree_2 left, tree_one in tree', 'leaves of a restored tree are known');
@@ -329,7 +425,7 @@ sql(q{SELECT incsink_resume_sink('trees')}, 'from_upgraded');
 is(sql(q{SELECT incsink_flush('trees')}, 'from_upgraded'), 't', 'they are exported');
 is_exported($node, q{SELECT id FROM tree UNION ALL SELECT id FROM tree_2}, rows_at_collector($failing, 'id', path => '/trees'),
 	'rows they had, new ones, and those of a leaf that was detached', 'from_upgraded');
-sql('DROP EXTENSION incsink CASCADE', $_) foreach qw(from_old from_upgraded fresh);
+sql('DROP EXTENSION incsink CASCADE', $_) foreach qw(from_old from_upgraded fresh second);
 sql('DROP VIEW sinks_that_halt; DROP EXTENSION incsink CASCADE');
 is(sql(q{SELECT count(*) FROM pg_event_trigger}), 0, 'DROP EXTENSION leaves nothing');
 sql(q{REVOKE ALL ON ALL FUNCTIONS IN SCHEMA public FROM reporter; DROP ROLE reporter, "Reporter of Reports"});
