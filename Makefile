@@ -4,6 +4,7 @@
 #   make check     everything on a private server in a temporary folder
 #   make demo      the same for a demonstration, see README.md
 #   make bench     the numbers, against what a user would do instead (20 minutes)
+#   make model     a model of the design, checked by spin (10 minutes)
 #   make matrix    make check on PostgreSQL 15, 17, 18 and 19 (as root; an hour)
 #   make lint      every commit and I/O call has an injection point beside it
 #   make setup     installs what building and testing need (apt-get, as root)
@@ -14,7 +15,7 @@ PG_CONFIG ?= pg_config
 
 # These targets bring their own environment: they run where pg_config is still
 # missing, and PGXS defines "check" as an error.
-OWN_TARGETS = bench check demo lint matrix setup
+OWN_TARGETS = bench check demo lint matrix model setup
 .PHONY: $(OWN_TARGETS)
 
 ifneq (,$(filter $(OWN_TARGETS),$(MAKECMDGOALS)))
@@ -34,6 +35,10 @@ demo: setup
 
 bench: setup
 	+@test/bench/run
+
+model:
+	@test/setup spin
+	+@test/model/run
 
 # MATRIX="15 17" picks.
 matrix: setup
