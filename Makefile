@@ -5,6 +5,7 @@
 #   make demo      the same for a demonstration, see README.md
 #   make bench     the numbers, against what a user would do instead (20 minutes)
 #   make model     a model of the design, checked by spin (10 minutes)
+#   make crash     kills at every point under load, ROUNDS=200 of them (20 minutes)
 #   make matrix    make check on PostgreSQL 15, 17, 18 and 19 (as root; an hour)
 #   make lint      every commit and I/O call has an injection point beside it
 #   make setup     installs what building and testing need (apt-get, as root)
@@ -15,7 +16,7 @@ PG_CONFIG ?= pg_config
 
 # These targets bring their own environment: they run where pg_config is still
 # missing, and PGXS defines "check" as an error.
-OWN_TARGETS = bench check demo lint matrix model setup
+OWN_TARGETS = bench check crash demo lint matrix model setup
 .PHONY: $(OWN_TARGETS)
 
 ifneq (,$(filter $(OWN_TARGETS),$(MAKECMDGOALS)))
@@ -39,6 +40,10 @@ bench: setup
 model:
 	@test/setup spin
 	+@test/model/run
+
+# ROUNDS=n, SEED=n.
+crash: setup
+	+@test/crash/run
 
 # MATRIX="15 17" picks.
 matrix: setup
