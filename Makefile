@@ -6,6 +6,7 @@
 #   make bench     the numbers, against what a user would do instead (20 minutes)
 #   make model     a model of the design, checked by spin (10 minutes)
 #   make crash     kills at every point under load, ROUNDS=200 of them (20 minutes)
+#   make mutants   planted bugs, each of which a test must catch (30 minutes)
 #   make matrix    make check on PostgreSQL 15, 17, 18 and 19 (as root; an hour)
 #   make lint      every commit and I/O call has an injection point beside it
 #   make setup     installs what building and testing need (apt-get, as root)
@@ -16,7 +17,7 @@ PG_CONFIG ?= pg_config
 
 # These targets bring their own environment: they run where pg_config is still
 # missing, and PGXS defines "check" as an error.
-OWN_TARGETS = bench check crash demo lint matrix model setup
+OWN_TARGETS = bench check crash demo lint matrix model mutants setup
 .PHONY: $(OWN_TARGETS)
 
 ifneq (,$(filter $(OWN_TARGETS),$(MAKECMDGOALS)))
@@ -44,6 +45,10 @@ model:
 # ROUNDS=n, SEED=n.
 crash: setup
 	+@test/crash/run
+
+# MUTANTS="name name" picks.
+mutants: setup
+	+@test/mutants/run $(MUTANTS)
 
 # MATRIX="15 17" picks.
 matrix: setup
