@@ -115,16 +115,17 @@ sub ranges_of
 
 my $writers_end = PostgreSQL::Test::Utils::tempdir('writers') . '/end';
 
-# Writes until the file is there, whatever becomes of the server.
+# Writes until the file is there, whatever becomes of the server, or the test is gone.
 sub start_writer
 {
 	my ($number) = @_;
 	my $connection = $node->connstr('postgres');
+	my $parent = $$;
 	my $pid = fork() // die "fork: $!";
 	my $next = $number * 10_000_000;
 
 	return $pid if $pid;
-	until (-e $writers_end)
+	until (-e $writers_end || getppid() != $parent)
 	{
 		my $to = $next + 20;
 
