@@ -337,6 +337,16 @@ NameRowHolder(Delivery *delivery)
 									 SqlGetText(0, 1, CurrentMemoryContext)), NULL);
 }
 
+/*
+ * Has this turn got past the failure that is to be recorded?  Memory forgets it with the
+ * commit, and nothing would take it out of the catalog again.  Its error stays the last.
+ */
+static bool
+IsOvercome(const Delivery *delivery)
+{
+	return (delivery->staged.advanced || delivery->staged.passed) && !delivery->busy_recorded;
+}
+
 static void
 RecordStep(Delivery *delivery, TimestampTz now)
 {
@@ -344,12 +354,15 @@ RecordStep(Delivery *delivery, TimestampTz now)
 
 	if (delivery->busy_recorded && delivery->busy_row)
 		NameRowHolder(delivery);
-	if (delivery->reason != NULL)
-		record.state = DeliveryStateName(delivery->status.state);
-	record.reason = delivery->reason;
-	record.hint = delivery->hint;
-	record.failures = delivery->status.failures;
-	record.retry_at = delivery->status.retry_at;
+	if (!IsOvercome(delivery))
+	{
+		if (delivery->reason != NULL)
+			record.state = DeliveryStateName(delivery->status.state);
+		record.reason = delivery->reason;
+		record.hint = delivery->hint;
+		record.failures = delivery->status.failures;
+		record.retry_at = delivery->status.retry_at;
+	}
 	StoreDeliveryRecord(delivery->sink_id, delivery->partition_id, &record);
 	if (delivery->error != NULL)
 		StoreDeliveryError(delivery->sink_id, delivery->partition_id,

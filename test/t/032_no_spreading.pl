@@ -161,6 +161,21 @@ foreach my $case (
 	is(scalar @{ $collector->entries(sink => $name, outcome => 'duplicate') }, 0, 'no batch was sent twice');
 }
 
+# A failure that cannot be recorded for a lock, and is overcome in the turn in which it can.
+{
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("BEGIN; SELECT FROM incsink.delivery_state WHERE sink_id = $sink_id{stated} FOR UPDATE");
+	$collector->control('path=/stated status=500');
+	inject($node, 'before-acknowledge', 'wait');
+	insert_rows('stated');
+	wait_reached($node, 'before-acknowledge');
+	$session->query_safe('ROLLBACK');
+	$session->quit;
+	disarm($node, 'before-acknowledge');
+	wait_seen('stated', "state = 'waiting' AND reason IS NULL AND failures = 0 AND lag_rows = 0", 'a failure that was overcome before it could be shown is not shown');
+}
+
 # ---------------------------------------------------------- what no retry mends
 
 foreach my $case (
