@@ -6,6 +6,7 @@
 #   make bench     the numbers, against what a user would do instead (20 minutes)
 #   make model     a model of the design, checked by spin (10 minutes)
 #   make crash     kills at every point under load, ROUNDS=200 of them (20 minutes)
+#   make interop   real receivers: ClickHouse, PostgreSQL, nginx (10 minutes)
 #   make mutants   planted bugs, each of which a test must catch (30 minutes)
 #   make matrix    make check on PostgreSQL 15, 17, 18 and 19 (as root; an hour)
 #   make lint      every commit and I/O call has an injection point beside it
@@ -17,7 +18,7 @@ PG_CONFIG ?= pg_config
 
 # These targets bring their own environment: they run where pg_config is still
 # missing, and PGXS defines "check" as an error.
-OWN_TARGETS = bench check crash demo lint matrix model mutants setup
+OWN_TARGETS = bench check crash demo interop lint matrix model mutants setup
 .PHONY: $(OWN_TARGETS)
 
 ifneq (,$(filter $(OWN_TARGETS),$(MAKECMDGOALS)))
@@ -45,6 +46,10 @@ model:
 # ROUNDS=n, SEED=n.
 crash: setup
 	+@test/crash/run
+
+# RECEIVERS="name name" picks.
+interop: setup
+	+@test/interop/run $(RECEIVERS)
 
 # MUTANTS="name name" picks.
 mutants: setup
@@ -98,7 +103,7 @@ ifneq (,$(findstring clang,$(CC)))
 PG_CFLAGS += -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes
 endif
 
-SHLIB_LINK = -lcurl
+SHLIB_LINK = -lcurl -lzstd -lz
 # Bitcode is of no use here; Makefile.global would say yes.
 override with_llvm := $(if $(filter command,$(firstword $(origin with_llvm))),$(with_llvm),no)
 

@@ -43,6 +43,27 @@ CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (bearer 'hid den')
 CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (bearer 'hidden-ä');
 CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (bearer E'hidden\n');
 CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (api_key E'hidden\r\nX: y');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (username 'hid:den', password 'x');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (username 'hidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (username 'hidden', password 'x', bearer 'x');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (client_certificate 'hidden', client_key 'hidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS
+	(client_certificate E'-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nhidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (client_key 'hidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (client_key E'-----BEGIN PRIVATE KEY-----\nhidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (signing_secret 'hidden');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (signing_secret 'whsec_aGlkZGVu');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (signing_secret 'whsec_not base64 not base64 not base64 not b==');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector
+	OPTIONS (signing_secret_previous 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (secret_file 'secrets');
+-- with a file the rest may be there
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (secret_file '/nowhere/secrets', username 'x', bearer 'x');
+CREATE USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (secret_file '/nowhere/secrets', username 'x');
+SELECT incsink_create_sink('s', 'https://c.example.com:8443/tenant/a', credentials => 'collector', enabled => false,
+	options => '{"headers": {"X-Key": "{secret:api_key}"}}');
+SELECT incsink_drop_sink('s');
+DROP USER MAPPING FOR CURRENT_USER SERVER collector;
 
 -- A sink needs the server, a mapping, and a URL below the server's.
 SELECT incsink_create_sink('s', 'https://c.example.com:8443/tenant/a', credentials => 'none', enabled => false);
@@ -88,12 +109,23 @@ SELECT incsink_create_sink('s', 'https://c.example.com:8443/tenant/a', credentia
 	options => '{"headers": {"X-Key": "{secret:api_key}"}}', enabled => false);
 SELECT incsink_alter_sink('s', options => '{"headers": {"X-Key": "{secret:other}"}}');
 SELECT incsink_alter_sink('s', options => '{"headers": {"Authorization": "{secret:api_key}"}}');
+-- what is never sent has no place there, and no header is given twice
+SELECT incsink_alter_sink('s', options => '{"headers": {"X-Key": "{secret:client_key}"}}');
+SELECT incsink_alter_sink('s', options => '{"headers": {"X-Key": "{secret:signing_secret}"}}');
+SELECT incsink_alter_sink('s', options => '{"headers": {"X-Key": "{secret:secret_file}"}}');
+SELECT incsink_alter_sink('s', options => '{"headers": {"Webhook-Id": "x"}}');
+ALTER USER MAPPING FOR CURRENT_USER SERVER collector OPTIONS (DROP bearer, ADD username 'hidden', ADD password 'hidden');
+SELECT incsink_alter_sink('s', options => '{"headers": {"Authorization": "{secret:api_key}"}}');
 SELECT incsink_alter_sink('s', credentials => 'open');
 SELECT incsink_alter_sink('s', credentials => '');
 SELECT incsink_alter_sink('s', 'http://localhost/x', watermark => 'keep');
 SELECT incsink_alter_sink('s', options => '{"headers": null}', credentials => '');
 SELECT credentials, options FROM incsink.sinks WHERE sink = 's';
 SELECT incsink_alter_sink('s', credentials => 'collector');
+-- authorities are for everybody to see, keys are not
+SELECT incsink_alter_sink('s', options => '{"ca_certificate": "hidden"}');
+SELECT incsink_alter_sink('s', options => '{"ca_certificate": "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\n"}');
+SELECT incsink_alter_sink('s', options => '{"tls_min_version": "1.1"}');
 -- nothing that everybody can read holds a secret
 SELECT count(*) FROM incsink.sink_def AS d WHERE d::text LIKE '%hidden%';
 

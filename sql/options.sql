@@ -35,7 +35,7 @@ SELECT * FROM incsink_options() ORDER BY kind DESC, name COLLATE "C";
 -- The same as doc/reference.md shows it; test/t/900_documentation.pl compares the two.
 SELECT format('| `%s` | %s | %s | %s | %s | %s |', name,
 	string_agg(kind, ', ' ORDER BY kind DESC), max(type),
-	CASE WHEN count(DISTINCT default_value) = 1 THEN '`' || max(default_value) || '`'
+	CASE WHEN count(DISTINCT default_value) = 1 THEN regexp_replace('`' || max(default_value) || '`', '^``$', '')
 		ELSE string_agg(format('`%s` (%s)', default_value, kind), ', ' ORDER BY kind DESC) END,
 	COALESCE(max(min || ' to ' || max), ''), max(description))
 FROM incsink_options() GROUP BY name ORDER BY name COLLATE "C";
@@ -96,6 +96,15 @@ SELECT try_options('forward', '{"method": "PSOT"}');
 -- Together.
 SELECT try_options('forward', '{"retry_initial": "10min"}');
 SELECT try_options('forward', '{"retry_initial": "10s", "retry_max": "10s"}');
+
+-- Formats and compression.
+SELECT try_options('forward', '{"format": "CloudEvents", "compression": "GZIP", "compression_level": 9}');
+SELECT try_options('blob', '{"format": "json"}');
+SELECT try_options('blob', '{"compression": "gzip"}');
+SELECT source, try_options('forward', jsonb_build_object('cloudevents_source', source))
+FROM (VALUES (''), ('urn:x:{dataset}'), ('/{sink}/{since}'), ('/{secret:a}'), ('/a b'), ('/é'), ('/{{x}}'), ('/{sink')) AS s (source);
+SELECT type, try_options('forward', jsonb_build_object('cloudevents_type', type))
+FROM (VALUES (''), ('org.example.row.v1'), ('a b'), ('é')) AS t (type);
 
 -- Not an object; null means the default.
 SELECT try_options('forward', '[]');

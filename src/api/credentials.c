@@ -6,10 +6,13 @@
 #include "postgres.h"
 
 #include "access/reloptions.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 
 #include "catalog/credentials.h"
 #include "common/template.h"
@@ -98,35 +101,66 @@ CheckServerOptions(List *options)
 				 errhint("Write OPTIONS (origin 'https://collector.example.com').")));
 }
 
-/* Any secret may be asked for in a header, so each must be able to stand in one. */
+/* Like COPY FROM a file: the worker reads it with the rights of the server. */
+static void
+CheckSecretFile(const char *path)
+{
+	if (!has_privs_of_role(GetUserId(), ROLE_PG_READ_SERVER_FILES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to set option \"%s\"", MAPPING_OPTION_SECRET_FILE),
+				 errdetail("Only roles with privileges of the role \"pg_read_server_files\" may name files of the server.")));
+	if (!is_absolute_path(path) || strlen(path) >= MAXPGPATH)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"%s\"", MAPPING_OPTION_SECRET_FILE),
+				 errdetail("It must be the absolute path of a file of the server.")));
+}
+
+static void
+CheckMappingOption(const char *name, const char *value)
+{
+	const char *problem;
+
+	if (!IsSecretName(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+				 errmsg("invalid option \"%s\"", name),
+				 errdetail("Names of secrets consist of lower-case letters, digits and underscores.")));
+	problem = SecretProblem(name, value);
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"%s\"", name),
+				 errdetail("%s", problem)));
+	if (strcmp(name, MAPPING_OPTION_SECRET_FILE) == 0)
+		CheckSecretFile(value);
+}
+
 static void
 CheckMappingOptions(List *options)
 {
+	Secret	   *secrets = palloc(sizeof(Secret) * (list_length(options) + 1));
+	int			nsecrets = 0;
+	bool		has_file = false;
+	const char *problem;
 	ListCell   *cell;
 
 	foreach(cell, options)
 	{
 		DefElem    *option = lfirst(cell);
-		const char *value = defGetString(option);
-		bool		is_bearer = strcmp(option->defname, MAPPING_OPTION_BEARER) == 0;
 
-		if (!IsSecretName(option->defname))
-			ereport(ERROR,
-					(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
-					 errmsg("invalid option \"%s\"", option->defname),
-					 errdetail("Names of secrets consist of lower-case letters, digits and underscores.")));
-		if (*value == '\0')
-			ereport(ERROR,
-					(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-					 errmsg("option \"%s\" must not be empty", option->defname)));
-		for (const unsigned char *c = (const unsigned char *) value; *c != '\0'; c++)
-			if (*c < 0x20 || *c == 0x7f || (is_bearer && (*c == ' ' || *c > 0x7e)))
-				ereport(ERROR,
-						(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-						 errmsg("invalid character in option \"%s\"", option->defname),
-						 is_bearer ? errdetail("It must consist of visible ASCII characters.")
-						 : errdetail("Line ends and other control characters are not allowed.")));
+		secrets[nsecrets].name = option->defname;
+		secrets[nsecrets].value = defGetString(option);
+		CheckMappingOption(option->defname, secrets[nsecrets++].value);
+		has_file = has_file || strcmp(option->defname, MAPPING_OPTION_SECRET_FILE) == 0;
 	}
+	problem = CombinationProblem(secrets, nsecrets, has_file);
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid options of a user mapping"),
+				 errdetail("%s", problem)));
 }
 
 Datum

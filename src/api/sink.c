@@ -13,6 +13,8 @@
 #include "api/sink_access.h"
 #include "api/sink_table.h"
 #include "catalog/credentials.h"
+#include "catalog/dead_letter.h"
+#include "catalog/delivery_state.h"
 #include "catalog/epoch.h"
 #include "common/shared.h"
 #include "common/sql.h"
@@ -64,13 +66,7 @@ CheckSecrets(const SinkDefinition *sink)
 	for (int i = 0; i < sink->options->nheaders; i++)
 	{
 		names = ListSecrets(names, sink->options->headers[i].value, "a header");
-		if (credentials != NULL && credentials->bearer != NULL &&
-			pg_strcasecmp(sink->options->headers[i].name, "authorization") == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("header \"Authorization\" is given twice"),
-					 errdetail("The user mapping of server \"%s\" has the option \"bearer\".",
-							   sink->credentials)));
+		RefuseSecondAuthorization(sink->options->headers[i].name, credentials);
 	}
 	foreach(cell, names)
 		(void) RequireSecret(lfirst(cell), credentials);
@@ -215,7 +211,8 @@ ChangeUrl(SinkDefinition *sink, char *url, NewWatermark watermark)
 
 /*
  * A new epoch at the start of a table.  Counters go on: they count what was
- * exported, wherever to.
+ * exported, wherever to.  Rows that were put aside and are read again are not sent
+ * twice: their dead letters go.
  */
 static void
 RestartTable(const SinkDefinition *sink, int64 partition_id)
@@ -249,6 +246,7 @@ RestartTable(const SinkDefinition *sink, int64 partition_id)
 				  " key = EXCLUDED.key, sent_seq = EXCLUDED.sent_seq, sent_n = EXCLUDED.sent_n",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch),
 				  SqlInt8(position.seq), SqlInt8(position.n), SqlJsonb(position.key));
+	(void) DropDeadLetters(sink->sink_id, partition_id, position);
 	(void) SqlRun("UPDATE incsink.sink_table_def SET epoch = $3, destinations = 0"
 				  " WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink->sink_id), SqlInt8(partition_id), SqlText(epoch));
@@ -287,10 +285,7 @@ ForgetFailures(const SinkDefinition *sink)
 		int64		partition_id = *(int64 *) lfirst(cell);
 
 		if (LockSinkTable(sink->sink_id, partition_id, false))
-			(void) SqlRun("UPDATE incsink.delivery_state SET state = '', reason = NULL, hint = NULL,"
-						  " failures = 0, first_failure_time = NULL, retry_at = NULL"
-						  " WHERE sink_id = $1 AND partition_id = $2 AND state <> ''",
-						  SqlInt8(sink->sink_id), SqlInt8(partition_id));
+			ForgetFailure(sink->sink_id, partition_id);
 	}
 }
 

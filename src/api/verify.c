@@ -179,14 +179,14 @@ LoadVerification(Verification *verification, const char *name, Oid user)
 				 errhint("incsink.stat_delivery says what to do.")));
 }
 
-/* As the next batch would be encoded. */
+/* As the next batch would be encoded, in lines: digests are those of lines. */
 static void
 PrepareSource(Verification *verification)
 {
 	Encoding   *encoding = palloc0(sizeof(Encoding));
 	RangeSource *source = &verification->source;
 
-	encoding->encoder = EncoderForFormat(verification->sink->options->format);
+	encoding->encoder = &NdjsonEncoder;
 	encoding->columns = verification->table->columns;
 	encoding->ncolumns = verification->table->ncolumns;
 	encoding->filter = verification->table->filter;

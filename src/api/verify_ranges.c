@@ -54,16 +54,21 @@ EmitTotal(const Verification *verification, Position began, int64 rows)
 	}
 	else
 	{
+		int64		known = reach->rows_exported + reach->rows_rejected;
+
 		row.rows_at_sink = reach->rows_exported;
-		row.difference.missing = Max(rows - reach->rows_exported, 0);
-		if (rows > reach->rows_exported)
+		row.difference.missing = Max(rows - known, 0);
+		if (rows > known)
 		{
 			row.state = STATE_MISSING;
 			row.detail = "the table has more rows than were exported";
 		}
-		else if (rows < reach->rows_exported)
+		else if (rows < known)
 			row.detail = psprintf(INT64_FORMAT " of the rows that were exported are not in the table any more",
-								  reach->rows_exported - rows);
+								  known - rows);
+		else if (reach->rows_rejected > 0)
+			row.detail = psprintf(INT64_FORMAT " rows were refused by the receiver and put aside or discarded",
+								  reach->rows_rejected);
 	}
 	EmitVerifyRow(verification, &row);
 }

@@ -8,6 +8,7 @@
 #include "catalog/identity.h"
 #include "common/shared.h"
 #include "common/sql.h"
+#include "common/worker_lock.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -19,6 +20,8 @@ PG_FUNCTION_INFO_V1(incsink_version);
 PG_FUNCTION_INFO_V1(incsink_start_worker);
 PG_FUNCTION_INFO_V1(incsink_adopt_database);
 PG_FUNCTION_INFO_V1(incsink_worker_slots);
+PG_FUNCTION_INFO_V1(incsink_worker_locks);
+PG_FUNCTION_INFO_V1(incsink_share);
 
 Datum
 incsink_version(PG_FUNCTION_ARGS)
@@ -73,8 +76,8 @@ PhaseName(const WorkerSlot *slot)
 static void
 PutSlot(Tuplestorestate *store, TupleDesc desc, const WorkerSlot *slot)
 {
-	Datum		values[9] = {0};
-	bool		nulls[9] = {0};
+	Datum		values[11] = {0};
+	bool		nulls[11] = {0};
 
 	values[0] = Int32GetDatum(slot->pid);
 	nulls[0] = slot->pid == 0;
@@ -91,6 +94,9 @@ PutSlot(Tuplestorestate *store, TupleDesc desc, const WorkerSlot *slot)
 	nulls[7] = nulls[6];
 	values[8] = CStringGetTextDatum(slot->waiting_for);
 	nulls[8] = slot->waiting_for[0] == '\0';
+	/* not in catalogs before 0.4 */
+	values[9] = Int32GetDatum(slot->number);
+	values[10] = Int64GetDatum(slot->buffer_bytes);
 	tuplestore_putvalues(store, desc, values, nulls);
 }
 
@@ -115,4 +121,34 @@ incsink_worker_slots(PG_FUNCTION_ARGS)
 	for (int i = 0; i < count; i++)
 		PutSlot(result->setResult, result->setDesc, &copies[i]);
 	return (Datum) 0;
+}
+
+/* Works without shared memory, and shows a process that does not go on. */
+Datum
+incsink_worker_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	WorkerLock *locks;
+	int			count;
+
+	InitMaterializedSRF(fcinfo, 0);
+	locks = ListWorkerLocks(ExtensionOid(), &count);
+	for (int i = 0; i < count; i++)
+	{
+		Datum		values[4];
+		bool		nulls[4] = {false, false, locks[i].number < 0, locks[i].share < 0};
+
+		values[0] = Int32GetDatum(locks[i].pid);
+		values[1] = CStringGetTextDatum(WorkerClassName(locks[i].class));
+		values[2] = Int32GetDatum(locks[i].number);
+		values[3] = Int32GetDatum(locks[i].share);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+incsink_share(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(ShareOf(PG_GETARG_INT64(0), PG_GETARG_INT64(1)));
 }

@@ -365,6 +365,12 @@ BacklogReaderPositionBefore(BacklogReader *reader)
 	return PositionAt(&reader->kept_before);
 }
 
+int64
+BacklogReaderCount(BacklogReader *reader)
+{
+	return reader->last.n;
+}
+
 void
 BacklogReaderClose(BacklogReader *reader)
 {

@@ -45,6 +45,9 @@ extern bool BacklogReaderIsTied(BacklogReader *reader);
 extern Position BacklogReaderPosition(BacklogReader *reader);
 extern Position BacklogReaderPositionBefore(BacklogReader *reader);
 
+/* The n of the last row. */
+extern int64 BacklogReaderCount(BacklogReader *reader);
+
 extern void BacklogReaderClose(BacklogReader *reader);
 
 #endif							/* INCSINK_BACKLOG_READER_H */

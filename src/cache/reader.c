@@ -266,6 +266,14 @@ ReaderPosition(Reader *reader)
 }
 
 Position
+ReaderPlace(Reader *reader)
+{
+	if (reader->backlog)
+		return (Position) {.n = BacklogReaderCount(reader->backlog)};
+	return (Position) {.seq = reader->last};
+}
+
+Position
 ReaderPositionBefore(Reader *reader)
 {
 	if (reader->backlog)

@@ -72,6 +72,9 @@ extern TupleTableSlot *ReaderNext(Reader *reader);
  */
 extern Position ReaderPosition(Reader *reader);
 
+/* The same without the key, which costs to make. */
+extern Position ReaderPlace(Reader *reader);
+
 /*
  * After ReaderNext() has returned a row: position of the one that it returned before,
  * or of the one before all that have the same number as the last one.

@@ -13,7 +13,6 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
-#include "postmaster/bgworker.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -23,6 +22,7 @@
 #include "cache/seq_column.h"
 #include "cache/tree.h"
 #include "common/hash.h"
+#include "common/shared.h"
 #include "common/sql.h"
 
 /* A tree that was found sound. */
@@ -147,7 +147,7 @@ NoteUnseenDeparture(const Partition *partition, Oid relid)
 }
 
 /*
- * What went on without the event trigger, as far as it can be known.  The worker alone
+ * What went on without the event trigger, as far as it can be known.  One worker alone
  * writes it down: a reader may be in a transaction that must not.
  */
 static void
@@ -156,7 +156,7 @@ NoteUnseenChanges(const Partition *partition, const TreeReading *tree)
 	SqlSession	session;
 	ListCell   *cell;
 
-	if (MyBgworkerEntry == NULL || IsInParallelMode() || XactReadOnly)
+	if (!records_partitions || IsInParallelMode() || XactReadOnly)
 		return;
 	SqlBegin(&session);
 	foreach(cell, tree->recorded)

@@ -42,6 +42,15 @@ StoreDeliveryRecord(int64 sink_id, int64 partition_id, const DeliveryRecord *rec
 }
 
 void
+ForgetFailure(int64 sink_id, int64 partition_id)
+{
+	(void) SqlRun("UPDATE incsink.delivery_state SET state = '', reason = NULL, hint = NULL,"
+				  " failures = 0, first_failure_time = NULL, retry_at = NULL"
+				  " WHERE sink_id = $1 AND partition_id = $2 AND state <> ''",
+				  SqlInt8(sink_id), SqlInt8(partition_id));
+}
+
+void
 StoreDeliveryError(int64 sink_id, int64 partition_id, const char *batch_id, const char *message)
 {
 	(void) SqlRun("INSERT INTO incsink.delivery_state (sink_id, partition_id, destination, state,"

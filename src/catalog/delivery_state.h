@@ -26,6 +26,12 @@ extern DeliveryRecord LoadDeliveryRecord(int64 sink_id, int64 partition_id, Memo
 /* Replaces the state; last_error stays. */
 extern void StoreDeliveryRecord(int64 sink_id, int64 partition_id, const DeliveryRecord *record);
 
+/*
+ * Forgets halt and pause between attempts, so that the worker tries again at once with
+ * what was mended; the last error stays.
+ */
+extern void ForgetFailure(int64 sink_id, int64 partition_id);
+
 /* Notes an error as the last one and in delivery_error, which keeps the last 20. */
 extern void StoreDeliveryError(int64 sink_id, int64 partition_id, const char *batch_id,
 							   const char *message);

@@ -27,6 +27,12 @@ NoteEpoch(int64 sink_id, int64 partition_id)
 				  " epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, n = EXCLUDED.n, key = EXCLUDED.key,"
 				  " rows_exported = EXCLUDED.rows_exported, began_at = EXCLUDED.began_at",
 				  SqlInt8(sink_id), SqlInt8(partition_id), SqlJsonb(BacklogOverKey()));
+	if (CatalogIsAtLeast(4))
+		(void) SqlRun("UPDATE incsink.epoch_state e SET rows_rejected = w.rows_rejected"
+					  " FROM incsink.watermark w WHERE e.sink_id = $1 AND e.partition_id = $2"
+					  " AND w.sink_id = e.sink_id AND w.partition_id = e.partition_id"
+					  " AND w.destination = e.destination AND e.rows_rejected <> w.rows_rejected",
+					  SqlInt8(sink_id), SqlInt8(partition_id));
 }
 
 void
@@ -47,6 +53,20 @@ NamesInContext(char **names, int count, MemoryContext context)
 		list = lappend(list, names[i]);
 	MemoryContextSwitchTo(old);
 	return list;
+}
+
+/* Rows put aside since the epoch began; what was delivered later counts as exported. */
+static int64
+CountRejected(int64 sink_id, int64 partition_id)
+{
+	if (!CatalogIsAtLeast(4) ||
+		SqlRun("SELECT w.rows_rejected OPERATOR(pg_catalog.-) e.rows_rejected"
+			   " FROM incsink.watermark w JOIN incsink.epoch_state e"
+			   " USING (sink_id, partition_id, destination, epoch)"
+			   " WHERE w.sink_id = $1 AND w.partition_id = $2 AND w.destination = ''",
+			   SqlInt8(sink_id), SqlInt8(partition_id)) == 0)
+		return 0;
+	return SqlGetInt8(0, 1);
 }
 
 EpochReach *
@@ -79,5 +99,6 @@ LoadEpochReach(int64 sink_id, int64 partition_id, MemoryContext context)
 	reach->rows_exported = SqlGetInt8(0, 8);
 	names = SqlGetTextArray(0, 9, context, &count);
 	reach->in_flight = NamesInContext(names, count, context);
+	reach->rows_rejected = CountRejected(sink_id, partition_id);
 	return reach;
 }

@@ -30,6 +30,7 @@ typedef struct EpochReach
 	Position	began;			/* with its key */
 	Position	until;			/* the watermark, with its key */
 	int64		rows_exported;	/* since the epoch began; if that is known */
+	int64		rows_rejected;	/* and put aside, likewise */
 	List	   *in_flight;		/* names of the objects of its intents */
 } EpochReach;
 

@@ -19,7 +19,7 @@
 /* Digits of a tag: 64 random bits. */
 #define TAG_DIGITS 16
 
-/* Attribute numbers of incsink.partition_state, see sql/incsink--0.3.sql. */
+/* Attribute numbers of incsink.partition_state, see sql/incsink--0.4.sql. */
 #define STATE_PARTITION_ID 1
 #define STATE_SEQUENCE_RELFILENODE 4
 #define STATE_HIGHEST_SEQ 5

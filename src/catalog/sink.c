@@ -8,6 +8,7 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 
+#include "catalog/dead_letter.h"
 #include "catalog/epoch.h"
 #include "catalog/partition.h"
 #include "catalog/sink.h"
@@ -165,6 +166,16 @@ StartPosition(const Partition *partition, const char *sink, const char *start, i
 	return now;
 }
 
+/* Nobody can send them again, and nobody else has them. */
+static void
+NoteDropped(int64 dead_letters)
+{
+	if (dead_letters > 0)
+		ereport(NOTICE,
+				(errmsg("dropped %lld dead letters", (long long) dead_letters),
+				 errdetail("Rows that the receiver refused are not exported.")));
+}
+
 bool
 RemoveSinkTable(int64 sink_id, int64 partition_id)
 {
@@ -179,6 +190,7 @@ RemoveSinkTable(int64 sink_id, int64 partition_id)
 				  SqlInt8(sink_id), SqlInt8(partition_id));
 	(void) SqlRun("DELETE FROM incsink.delivery_error WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink_id), SqlInt8(partition_id));
+	NoteDropped(DropDeadLetters(sink_id, partition_id, POSITION_BEGINNING));
 	(void) SqlRun("DELETE FROM incsink.sink_table_def WHERE sink_id = $1 AND partition_id = $2",
 				  SqlInt8(sink_id), SqlInt8(partition_id));
 	return true;
@@ -253,13 +265,28 @@ DrawEpoch(const char *previous)
 	return psprintf(UINT64_FORMAT "-%s", number + 1, RandomHex(8));
 }
 
+int
+TryLockSinkTables(const int64 *sink_ids, const int64 *partition_ids, int count, bool *locked)
+{
+	uint64		rows;
+
+	memset(locked, 0, sizeof(bool) * count);
+	rows = SqlRun("SELECT x.n FROM unnest($1, $2) WITH ORDINALITY AS x (sink_id, partition_id, n)"
+				  " JOIN incsink.sink_table_def t ON t.sink_id = x.sink_id"
+				  " AND t.partition_id = x.partition_id FOR UPDATE OF t SKIP LOCKED",
+				  SqlInt8Array(sink_ids, count), SqlInt8Array(partition_ids, count));
+	for (uint64 row = 0; row < rows; row++)
+		locked[SqlGetInt8(row, 1) - 1] = true;
+	return rows;
+}
+
 bool
 LockSinkTable(int64 sink_id, int64 partition_id, bool skip_locked)
 {
+	bool		locked;
+
 	if (skip_locked)
-		return SqlRun("SELECT 1 FROM incsink.sink_table_def WHERE sink_id = $1 AND partition_id = $2"
-					  " FOR UPDATE SKIP LOCKED",
-					  SqlInt8(sink_id), SqlInt8(partition_id)) > 0;
+		return TryLockSinkTables(&sink_id, &partition_id, 1, &locked) > 0;
 	return SqlRun("SELECT 1 FROM incsink.sink_table_def WHERE sink_id = $1 AND partition_id = $2"
 				  " FOR UPDATE",
 				  SqlInt8(sink_id), SqlInt8(partition_id)) > 0;

@@ -78,6 +78,13 @@ extern char *RandomHex(int digits);
  */
 extern bool LockSinkTable(int64 sink_id, int64 partition_id, bool skip_locked);
 
+/*
+ * The same for many rows, with skip_locked, in one statement: says which were locked, and
+ * returns how many.
+ */
+extern int	TryLockSinkTables(const int64 *sink_ids, const int64 *partition_ids, int count,
+							  bool *locked);
+
 /* Tells workers of this database that definitions changed, at commit. */
 extern void InvalidateDefinitions(void);
 

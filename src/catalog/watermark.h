@@ -29,6 +29,22 @@ typedef struct Watermark
 	int64		bytes_exported;
 } Watermark;
 
+/* What had a batch cut.  The catalog has names for them, and counts them. */
+typedef enum FlushTrigger
+{
+	FLUSH_UNKNOWN,				/* an intent of an earlier version */
+	FLUSH_INTERVAL,
+	FLUSH_ROWS,
+	FLUSH_BYTES,
+	FLUSH_MEMORY,
+	FLUSH_REQUEST,
+	FLUSH_BACKLOG
+} FlushTrigger;
+
+/* "interval", "rows", ...; NULL for FLUSH_UNKNOWN, which unknown names are. */
+extern const char *FlushTriggerName(FlushTrigger trigger);
+extern FlushTrigger FlushTriggerByName(const char *name);
+
 typedef struct Intent
 {
 	int64		intent_id;
@@ -47,6 +63,9 @@ typedef struct Intent
 	Jsonb	   *encoding;		/* format, columns, filter it is encoded with */
 	char	   *object_key;		/* blob sinks, or NULL */
 	int			attempts;
+	int			refused;		/* of them, that are known not to have been
+								 * stored; 0 before catalog version 0.4 */
+	FlushTrigger trigger;
 	TimestampTz created_at;
 } Intent;
 
@@ -61,29 +80,35 @@ extern List *LoadIntents(int64 sink_id, int64 partition_id, MemoryContext contex
 extern char *MakeBatchId(const Intent *intent);
 
 /*
- * Inserts the intent, with its first attempt, and sets intent_id.  False, with nothing
- * done, if the watermark is not in the intent's epoch or not at the position that the
- * batch was read from (any more), or if the delivery has an intent already.  The caller
- * commits before anything is sent.
+ * Inserts the intents, each with its first attempt, and sets their intent_id; at most
+ * one of each delivery.  An intent must follow the last one of its delivery; where none
+ * stands, the watermark must be in the intent's epoch and at the position that the batch
+ * was read from.  False if that holds not for all of them: another process was here, and
+ * the caller rolls back.  It commits before anything is sent.
  */
+extern bool InsertIntents(Intent *const *intents, const Position *positions, int count);
 extern bool InsertIntent(Intent *intent, Position position);
 
 /*
  * Notes one more attempt, with a body of the given size and digest; a digest that
- * is new is added to the others.  False if the intent is gone (fenced).
+ * is new is added to the others; and of the attempts before how many are known not to have
+ * been stored, as intent->refused says.  False if the intent is gone (fenced).
  */
 extern bool NoteAttempt(const Intent *intent, int64 rows, int64 bytes, const char *digest);
 
 /*
- * Deletes the intent and moves the watermark over its range.  False if it moved
- * nothing: the intent is gone, the epoch is another one, or the last batch did not
- * end at the intent's since; the caller rolls its subtransaction back.
+ * Deletes the intents and moves the watermarks of their deliveries over their ranges: of
+ * each delivery, in any order, those that follow each other from where the last batch
+ * ended.  False if some intent or watermark was not found as it must be (gone, of another
+ * epoch, not the next): the caller rolls back, and asks for fewer to know which.
  */
-extern bool AcknowledgeIntent(const Intent *intent);
+extern bool AcknowledgeIntents(Intent *const *intents, int count, int deliveries);
+extern bool AcknowledgeIntent(Intent *intent);
 
 /*
  * Moves the watermark over a range that holds no row to export, without an intent;
- * the next batch takes the range in.  False as above.
+ * the next batch takes the range in.  False as above, and where an intent stands: its
+ * rows come first.
  */
 extern bool PassEmptyRange(int64 sink_id, int64 partition_id, const char *epoch,
 						   Position since, Position until);

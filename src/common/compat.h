@@ -157,4 +157,22 @@ typedef Oid RelFileNumber;
 	PortalRun(portal, FETCH_ALL, true, true, dest, dest, completion)
 #endif
 
+/* 16 lets what is called back from the parser of JSON report an error. */
+#if PG_VERSION_NUM >= 160000
+#define JsonActionResult JsonParseErrorType
+#define JSON_ACTION_DONE JSON_SUCCESS
+#else
+#define JsonActionResult void
+#define JSON_ACTION_DONE
+#endif
+
+/* 17 can put the state of that parser where the caller wants it. */
+#if PG_VERSION_NUM >= 170000
+#define MakeJsonLexContextCompat(json, length) \
+	makeJsonLexContextCstringLen(NULL, json, length, PG_UTF8, true)
+#else
+#define MakeJsonLexContextCompat(json, length) \
+	makeJsonLexContextCstringLen(json, length, PG_UTF8, true)
+#endif
+
 #endif							/* INCSINK_COMPAT_H */

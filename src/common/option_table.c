@@ -21,9 +21,12 @@
 #define MEGABYTES	(1024 * KILOBYTES)
 #define GIGABYTES	(1024 * MEGABYTES)
 
-static const char *const format_values[] = {"ndjson", NULL};
+static const char *const format_values[] = {"ndjson", "json", "cloudevents", NULL};
+static const char *const compression_values[] = {"none", "gzip", "zstd", NULL};
 static const char *const start_values[] = {"beginning", "now", NULL};
 static const char *const method_values[] = {"POST", "PUT", NULL};
+static const char *const on_reject_values[] = {"halt", "dead_letter", NULL};
+static const char *const tls_version_values[] = {"1.2", "1.3", NULL};
 
 #define DEFAULT_KEY \
 	"{dataset}/source={source}/dt={date}/{sink}-e{epoch}-{since}-{until}.{ext}"
@@ -31,7 +34,7 @@ static const char *const method_values[] = {"POST", "PUT", NULL};
 const OptionDescription option_table[] = {
 	{"format", BOTH, OPTION_ENUM, "ndjson", "ndjson",
 		0, 0, format_values, FIELD(format),
-	"how rows are written in a request body or object"},
+	"how rows are written in a request body; objects are always ndjson"},
 	{"start", BOTH, OPTION_ENUM, "beginning", "beginning",
 		0, 0, start_values, FIELD(start),
 	"where tables that are added begin: with all their rows, or with rows committed from now on"},
@@ -43,7 +46,7 @@ const OptionDescription option_table[] = {
 	"rows that fill a batch"},
 	{"flush_bytes", BOTH, OPTION_SIZE, "4MB", "128MB",
 		1 * KILOBYTES, 1 * GIGABYTES, NULL, FIELD(flush_bytes),
-	"encoded bytes that fill a batch; a larger row goes alone"},
+	"encoded bytes, before compression, that fill a batch; a larger row goes alone"},
 	{"max_rows_per_second", BOTH, OPTION_INTEGER, "0", "0",
 		0, 1000000000, NULL, FIELD(max_rows_per_second),
 	"rows a second that the sink exports at most, all of its tables together; 0 sets no limit"},
@@ -56,6 +59,21 @@ const OptionDescription option_table[] = {
 	{"retry_max", BOTH, OPTION_DURATION, "5min", "5min",
 		10 * MILLISECONDS, 1 * DAYS, NULL, FIELD(retry_max),
 	"longest pause between attempts, and between probes of an open circuit"},
+	{"max_in_flight", OPTION_FORWARD, OPTION_INTEGER, "1", NULL,
+		1, 64, NULL, FIELD(max_in_flight),
+	"batches of one table on their way at a time; with more than 1 the receiver must know batches by their id"},
+	{"compression", OPTION_FORWARD, OPTION_ENUM, "none", NULL,
+		0, 0, compression_values, FIELD(compression),
+	"how request bodies are compressed"},
+	{"compression_level", OPTION_FORWARD, OPTION_INTEGER, "0", NULL,
+		0, 9, NULL, FIELD(compression_level),
+	"1 is fastest, 9 makes the smallest bodies; 0 is 6 for gzip and 3 for zstd"},
+	{"cloudevents_source", OPTION_FORWARD, OPTION_STRING, "/incsink/{sink}/{dataset}/{source}", NULL,
+		0, 0, NULL, FIELD(cloudevents_source),
+	"source of events, a URI reference that may hold {sink}, {dataset} and {source}"},
+	{"cloudevents_type", OPTION_FORWARD, OPTION_STRING, "incsink.row", NULL,
+		0, 0, NULL, FIELD(cloudevents_type),
+	"type of events"},
 	{"method", OPTION_FORWARD, OPTION_ENUM, "POST", NULL,
 		0, 0, method_values, FIELD(method),
 	"HTTP method of requests"},
@@ -74,6 +92,18 @@ const OptionDescription option_table[] = {
 	{"answer_limit", OPTION_FORWARD, OPTION_SIZE, "64kB", NULL,
 		1 * KILOBYTES, 16 * MEGABYTES, NULL, FIELD(answer_limit),
 	"bytes of an answer's body that are read"},
+	{"on_reject", OPTION_FORWARD, OPTION_ENUM, "halt", NULL,
+		0, 0, on_reject_values, FIELD(on_reject),
+	"what becomes of rows that the receiver refuses: they halt the delivery, or are put aside"},
+	{"reuse_status", OPTION_FORWARD, OPTION_INTEGER, "0", NULL,
+		0, 499, NULL, FIELD(reuse_status),
+	"status, 400 to 499, with which the receiver answers a batch that it has already; 0 for none"},
+	{"ca_certificate", OPTION_FORWARD, OPTION_STRING, "", NULL,
+		0, 0, NULL, FIELD(ca_certificate),
+	"certificates, in PEM, that the receiver's must be signed by; if empty, those the system trusts"},
+	{"tls_min_version", OPTION_FORWARD, OPTION_ENUM, "1.2", NULL,
+		0, 0, tls_version_values, FIELD(tls_min_version),
+	"lowest version of TLS"},
 	{"key", OPTION_BLOB, OPTION_STRING, NULL, DEFAULT_KEY,
 		0, 0, NULL, FIELD(key),
 	"template of object names below the URL"},

@@ -18,7 +18,7 @@
 static const char *const own_headers[] = {
 	"connection", "content-digest", "content-encoding", "content-length", "content-type",
 	"expect", "host", "idempotency-key", "keep-alive", "proxy-connection", "te", "trailer",
-	"transfer-encoding", "upgrade", NULL
+	"transfer-encoding", "upgrade", "webhook-id", "webhook-signature", "webhook-timestamp", NULL
 };
 
 /* Definitions are readable by everybody, so these may not stand there in clear. */
@@ -274,6 +274,44 @@ DefaultOptions(int kind)
 	return options;
 }
 
+/* Definitions are readable by everybody: a key that slips in must not stay. */
+static void
+CheckAuthorities(const char *pem)
+{
+	if (*pem == '\0' ||
+		(strstr(pem, "-----BEGIN CERTIFICATE-----") != NULL && strstr(pem, "PRIVATE KEY") == NULL))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("invalid value for sink option \"ca_certificate\""),
+			 errdetail("It must hold certificates in PEM, from -----BEGIN CERTIFICATE-----, and nothing else.")));
+}
+
+/* Objects are found, checked and read again by lines. */
+static void
+CheckFormat(int kind, const char *format)
+{
+	if (kind == OPTION_BLOB && strcmp(format, "ndjson") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sinks of kind \"blob\" do not write the format \"%s\"", format),
+				 errhint("Objects are written as \"ndjson\".")));
+}
+
+static void
+CheckEventType(const char *type)
+{
+	const char *c = type;
+
+	while (*c > 0x20 && *c < 0x7f)
+		c++;
+	if (c == type || *c != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for sink option \"cloudevents_type\": \"%s\"", type),
+				 errdetail("It must consist of printable ASCII characters without blanks.")));
+}
+
 /* What no single option can tell. */
 static void
 CheckTogether(int kind, const SinkOptions *options)
@@ -285,8 +323,22 @@ CheckTogether(int kind, const SinkOptions *options)
 				 errdetail("They are %s and %s.",
 						   FormatAmount(AMOUNT_DURATION, options->retry_initial),
 						   FormatAmount(AMOUNT_DURATION, options->retry_max))));
+	if (options->reuse_status != 0 && options->reuse_status < 400)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("value \"%lld\" of sink option \"reuse_status\" is out of range",
+						(long long) options->reuse_status),
+				 errdetail("It must be between 400 and 499, or 0 for none.")));
+	CheckFormat(kind, options->format);
+	if (kind == OPTION_FORWARD)
+	{
+		CheckEventSource(options->cloudevents_source);
+		CheckEventType(options->cloudevents_type);
+	}
 	if (kind == OPTION_BLOB)
 		CheckKeyTemplate(options->key);
+	else
+		CheckAuthorities(options->ca_certificate);
 }
 
 static void

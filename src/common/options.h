@@ -21,7 +21,7 @@ typedef struct OptionHeader
 /* Every option of every kind, parsed; durations in milliseconds, sizes in bytes. */
 typedef struct SinkOptions
 {
-	char	   *format;			/* "ndjson" */
+	char	   *format;			/* "ndjson", "json" or "cloudevents" */
 	char	   *start;			/* "beginning" or "now": for tables added */
 	int64		flush_interval;
 	int64		flush_rows;
@@ -31,6 +31,11 @@ typedef struct SinkOptions
 	int64		retry_initial;
 	int64		retry_max;
 	/* forward */
+	int64		max_in_flight;
+	char	   *compression;	/* "none", "gzip" or "zstd" */
+	int64		compression_level;	/* 0 = the method's own */
+	char	   *cloudevents_source; /* template */
+	char	   *cloudevents_type;
 	char	   *method;			/* "POST" or "PUT" */
 	OptionHeader *headers;
 	int			nheaders;
@@ -38,6 +43,10 @@ typedef struct SinkOptions
 	int64		request_timeout;
 	int64		stall_timeout;
 	int64		answer_limit;
+	char	   *on_reject;		/* "halt" or "dead_letter" */
+	int64		reuse_status;	/* for an id that the receiver has, 0 = none */
+	char	   *ca_certificate; /* PEM, "" = the system's */
+	char	   *tls_min_version;	/* "1.2" or "1.3" */
 	/* blob */
 	char	   *key;			/* key template */
 } SinkOptions;

@@ -9,11 +9,14 @@
 #include "utils/guc.h"
 
 #include "common/settings.h"
+#include "common/worker_lock.h"
 
 bool		setting_enabled = true;
 int			setting_poll_interval = 1000;
 int			setting_buffer_memory = 256 * 1024;
-int			setting_max_connections = 256;
+int			setting_max_connections = DEFAULT_MAX_CONNECTIONS;
+int			setting_workers = 1;
+int			setting_max_connections_per_host = 64;
 int			setting_attach_index_size = 32 * 1024;
 char	   *setting_instance = NULL;
 char	   *setting_allowed_url_prefixes = NULL;
@@ -45,7 +48,7 @@ DefineSettings(void)
 	/* Encoded batches in memory of one worker, of all its deliveries. */
 	DefineCustomIntVariable("incsink.buffer_memory",
 							"Memory for encoded batches of a worker.",
-							"A delivery may always hold one batch.",
+							"Its deliveries share it. Each may always hold a small batch.",
 							&setting_buffer_memory, 256 * 1024, 1024, MAX_KILOBYTES,
 							PGC_SIGHUP, GUC_UNIT_KB, NULL, NULL, NULL);
 
@@ -53,7 +56,24 @@ DefineSettings(void)
 	DefineCustomIntVariable("incsink.max_connections",
 							"Connections to collectors that a worker keeps open at most.",
 							NULL,
-							&setting_max_connections, 256, 1, 10000,
+							&setting_max_connections, DEFAULT_MAX_CONNECTIONS, 1, 10000,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	/* Each counts in max_worker_processes while it has deliveries. */
+	DefineCustomIntVariable("incsink.workers",
+							"Workers of each class that share the deliveries of a database.",
+							"One class sends to collectors, another writes files.",
+							&setting_workers, 1, 1, WORKERS_MAX,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	/*
+	 * One receiver that hangs, and those behind the same host and port, must
+	 * not take all connections.
+	 */
+	DefineCustomIntVariable("incsink.max_connections_per_host",
+							"Connections to one host and port that a worker keeps open at most.",
+							NULL,
+							&setting_max_connections_per_host, 64, 1, 10000,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	/*

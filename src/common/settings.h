@@ -7,10 +7,14 @@
 
 #include "postgres.h"
 
+#define DEFAULT_MAX_CONNECTIONS 256
+
 extern PGDLLIMPORT bool setting_enabled;
 extern PGDLLIMPORT int setting_poll_interval;	/* milliseconds */
 extern PGDLLIMPORT int setting_buffer_memory;	/* kilobytes */
 extern PGDLLIMPORT int setting_max_connections;
+extern PGDLLIMPORT int setting_max_connections_per_host;
+extern PGDLLIMPORT int setting_workers;
 extern PGDLLIMPORT int setting_attach_index_size;	/* kilobytes */
 extern PGDLLIMPORT char *setting_instance;
 extern PGDLLIMPORT char *setting_allowed_url_prefixes;

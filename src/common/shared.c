@@ -29,6 +29,7 @@
 #define FLUSH_LOCK_SUBID 31002
 
 SharedState *shared = NULL;
+bool		records_partitions = false;
 
 static bool preloaded = false;
 static bool was_standby = false;
@@ -135,7 +136,7 @@ WorkerClassName(WorkerClass class)
 }
 
 WorkerSlot *
-WantWorker(Oid database, WorkerClass class)
+WantWorker(Oid database, WorkerClass class, int number)
 {
 	WorkerSlot *free_slot = NULL;
 
@@ -148,7 +149,8 @@ WantWorker(Oid database, WorkerClass class)
 			if (free_slot == NULL)
 				free_slot = slot;
 		}
-		else if (slot->database == database && slot->class == class)
+		else if (slot->database == database && slot->class == class &&
+				 slot->number == number)
 		{
 			slot->wanted = true;
 			if (slot->phase == WORKER_STARTING || slot->phase == WORKER_RUNNING)
@@ -169,6 +171,8 @@ WantWorker(Oid database, WorkerClass class)
 		free_slot->wanted = true;
 		free_slot->database = database;
 		free_slot->class = class;
+		free_slot->number = number;
+		shared->slots_used = Max(shared->slots_used, (int) (free_slot - shared->workers) + 1);
 		if (shared->launcher)
 			SetLatch(shared->launcher);
 	}
@@ -182,7 +186,7 @@ WakeWorkers(Oid database)
 	if (shared == NULL)
 		return;
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	for (int i = 0; i < SHARED_WORKERS; i++)
+	for (int i = 0; i < shared->slots_used; i++)
 	{
 		WorkerSlot *slot = &shared->workers[i];
 
@@ -247,7 +251,7 @@ RequestAfterCommit(XactEvent event, void *arg)
 		if (shared != NULL)
 		{
 			LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-			(void) WantWorker(MyDatabaseId, WORKER_FORWARD);
+			(void) WantWorker(MyDatabaseId, WORKER_FORWARD, 0);
 			LWLockRelease(&shared->lock);
 		}
 		else

@@ -55,6 +55,7 @@ typedef struct WorkerSlot
 								 * is something to do */
 	Oid			database;
 	WorkerClass class;
+	int			number;			/* below incsink.workers; index workers have 0 */
 	pid_t		pid;
 	Latch	   *latch;			/* of the running worker, in shared memory */
 	TimestampTz started_at;
@@ -62,12 +63,13 @@ typedef struct WorkerSlot
 	int			failures;		/* in a row */
 	int64		turns;
 	TimestampTz last_turn_time;
+	int64		buffer_bytes;	/* held in encoded batches after it */
 	char		waiting_for[256];	/* why it exports nothing, or "" */
 	char		last_error[256];
 	TimestampTz last_error_time;
 } WorkerSlot;
 
-#define SHARED_WORKERS 64
+#define SHARED_WORKERS 256
 #define SHARED_HORIZONS 4096
 
 typedef struct PublishedEntry
@@ -83,12 +85,19 @@ typedef struct SharedState
 	LWLock		lock;			/* guards everything below */
 	bool		was_standby;	/* standby.signal stood at the server's start */
 	Latch	   *launcher;		/* NULL while there is none */
+	int			slots_used;		/* slots from here on were never in use */
 	WorkerSlot	workers[SHARED_WORKERS];
 	PublishedEntry horizons[SHARED_HORIZONS];
 } SharedState;
 
 /* NULL in a backend of a server that did not preload incsink. */
 extern SharedState *shared;
+
+/*
+ * Does this process write down what it finds at partitions?  One in a database does:
+ * the first worker of class forward.
+ */
+extern bool records_partitions;
 
 /* Hooks into the size and set-up of shared memory; for _PG_init. */
 extern void RequestSharedMemory(void);
@@ -99,10 +108,10 @@ extern dsm_handle CreateDynamicShared(void);
 extern void AttachDynamicShared(dsm_handle handle);
 
 /*
- * Finds or makes the slot of (database, class) and tells the launcher.  NULL when
- * all are taken.  Call with shared->lock held exclusively.
+ * Finds or makes the slot of (database, class, number) and tells the launcher.  NULL
+ * when all are taken.  Call with shared->lock held exclusively.
  */
-extern WorkerSlot *WantWorker(Oid database, WorkerClass class);
+extern WorkerSlot *WantWorker(Oid database, WorkerClass class, int number);
 
 /* Sets the latches of this database's workers, or of all. */
 extern void WakeWorkers(Oid database);
@@ -115,7 +124,7 @@ extern void WakeWorkers(Oid database);
  */
 extern void NoteWakeup(void);
 
-/* Horizon of a partition as the worker last published it; false if not known. */
+/* Horizon of a partition as a worker last published it; false if not known. */
 extern bool PublishedHorizon(int64 partition_id, Oid sequence, int64 *horizon);
 extern void PublishHorizon(int64 partition_id, Oid sequence, int64 horizon);
 /* Forgets it: the sequence was restarted or the partition detached. */

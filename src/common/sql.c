@@ -48,17 +48,67 @@ SqlNameArray(char **names, int count)
 					false);
 }
 
+/* An array of one dimension; without "nulls" it has none. */
+static SqlArg
+MakeArray(Oid array_type, Oid type, int length, bool byval, char align, Datum *elements, bool *nulls,
+		  int count)
+{
+	int			dimensions[1] = {count};
+	int			lower_bounds[1] = {1};
+	ArrayType  *array = count == 0 ? construct_empty_array(type) :
+		construct_md_array(elements, nulls, 1, dimensions, lower_bounds, type, length, byval, align);
+
+	return SqlDatum(array_type, PointerGetDatum(array), false);
+}
+
 SqlArg
 SqlTextArray(char **texts, int count)
 {
 	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(count, 1));
 
 	for (int i = 0; i < count; i++)
-		elements[i] = CStringGetTextDatum(texts[i]);
-	return SqlDatum(TEXTARRAYOID,
-					PointerGetDatum(construct_array(elements, count, TEXTOID, -1, false,
-													TYPALIGN_INT)),
-					false);
+	{
+		nulls[i] = texts[i] == NULL;
+		elements[i] = nulls[i] ? (Datum) 0 : CStringGetTextDatum(texts[i]);
+	}
+	return MakeArray(TEXTARRAYOID, TEXTOID, -1, false, TYPALIGN_INT, elements, nulls, count);
+}
+
+SqlArg
+SqlInt8Array(const int64 *values, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		elements[i] = Int64GetDatum(values[i]);
+	return MakeArray(INT8ARRAYOID, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, elements,
+					 NULL, count);
+}
+
+SqlArg
+SqlTimeArray(const TimestampTz *values, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+		elements[i] = TimestampTzGetDatum(values[i]);
+	return MakeArray(TIMESTAMPTZARRAYOID, TIMESTAMPTZOID, sizeof(TimestampTz), FLOAT8PASSBYVAL,
+					 TYPALIGN_DOUBLE, elements, NULL, count);
+}
+
+SqlArg
+SqlJsonbArray(Jsonb **values, int count)
+{
+	Datum	   *elements = palloc(sizeof(Datum) * Max(count, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(count, 1));
+
+	for (int i = 0; i < count; i++)
+	{
+		nulls[i] = values[i] == NULL;
+		elements[i] = nulls[i] ? (Datum) 0 : JsonbPGetDatum(values[i]);
+	}
+	return MakeArray(JSONBARRAYOID, JSONBOID, -1, false, TYPALIGN_INT, elements, nulls, count);
 }
 
 SqlArg
@@ -174,7 +224,7 @@ CatalogRelation(const char *name)
 bool
 CatalogIsAtLeast(int version)
 {
-	static const char *const came_with[] = {[2] = "leaf_def",[3] = "epoch_state"};
+	static const char *const came_with[] = {[2] = "leaf_def",[3] = "epoch_state",[4] = "dead_letter"};
 	Oid			schema = get_namespace_oid("incsink", true);
 
 	Assert(version < lengthof(came_with) && came_with[version] != NULL);

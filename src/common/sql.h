@@ -6,7 +6,8 @@
  * and connects to SPI; plans are kept for the life of the process.  All of it is
  * undone by SqlEnd(), or by the abort of the (sub)transaction that it was begun
  * in.  CurrentMemoryContext stays the caller's throughout, unlike with SPI alone.
- * Queries must qualify everything, operators too where types are not fixed.
+ * Queries must qualify everything, operators too where types are not fixed; all but unnest()
+ * of many arrays, which is no function that has a schema.
  */
 #ifndef INCSINK_SQL_H
 #define INCSINK_SQL_H
@@ -46,7 +47,10 @@ extern SqlArg SqlName(const char *value);
 extern SqlArg SqlJsonb(Jsonb *value);
 extern SqlArg SqlTime(TimestampTz value);	/* 0 is null */
 extern SqlArg SqlNameArray(char **names, int count); /* name[] */
-extern SqlArg SqlTextArray(char **texts, int count); /* text[] */
+extern SqlArg SqlTextArray(char **texts, int count); /* text[]; a NULL is null */
+extern SqlArg SqlInt8Array(const int64 *values, int count); /* bigint[] */
+extern SqlArg SqlTimeArray(const TimestampTz *values, int count);	/* timestamptz[] */
+extern SqlArg SqlJsonbArray(Jsonb **values, int count); /* jsonb[]; a NULL is null */
 extern SqlArg SqlDatum(Oid type, Datum value, bool isnull);
 
 /* The session of the extension's owner, for the catalog. */

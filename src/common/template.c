@@ -22,7 +22,8 @@ static const char *const required_key_names[] = {
 
 /* In URLs and header values. */
 static const char *const request_names[] = {
-	"batch_id", "dataset", "source", "destination", "since", "until", "epoch", NULL
+	"batch_id", "sink", "dataset", "source", "destination", "epoch", "since", "until",
+	"instance", NULL
 };
 
 static bool
@@ -140,6 +141,32 @@ CheckPlaceholders(const char *template, const char *what)
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid secret name in placeholder \"{%s}\" of %s", part->text, what),
 					 errdetail("Names of secrets consist of lower-case letters, digits and underscores.")));
+	}
+}
+
+void
+CheckEventSource(const char *template)
+{
+	static const char *const names[] = {"sink", "dataset", "source", NULL};
+	static const char *const what = "option \"cloudevents_source\"";
+	ListCell   *cell;
+
+	if (*template == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must not be empty", what)));
+	foreach(cell, ParseTemplate(template, what))
+	{
+		TemplatePart *part = lfirst(cell);
+
+		if (part->is_placeholder && !IsOneOf(part->text, names))
+			RaiseUnknownPlaceholder(part->text, what, names);
+		for (const unsigned char *c = (unsigned char *) part->text; *c != '\0'; c++)
+			if (*c <= 0x20 || *c >= 0x7f || strchr("\"<>\\^`{|}", *c) != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("invalid character in %s", what),
+						 errdetail("It must be a URI reference: characters that URIs do not have are written as %%XX.")));
 	}
 }
 

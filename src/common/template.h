@@ -40,6 +40,12 @@ extern void CheckKeyTemplate(const char *template);
 /* Checks the names used in a URL or a header value. */
 extern void CheckPlaceholders(const char *template, const char *what);
 
+/*
+ * Checks the source of CloudEvents: a URI reference with known names, in which a value
+ * stands percent-encoded.
+ */
+extern void CheckEventSource(const char *template);
+
 /* Names of the secrets that a URL or header value uses, added to a list of strings. */
 extern List *ListSecrets(List *secrets, const char *template, const char *what);
 

@@ -5,14 +5,46 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "common/compat.h"
 #include "delivery/batch.h"
 #include "miscadmin.h"
+#include "sink/url.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+
+void
+SetSinkEncoding(Encoding *encoding, const SinkDefinition *sink, const Partition *partition)
+{
+	const SinkOptions *options = sink->options;
+
+	encoding->encoder = EncoderForFormat(options->format);
+	if (options->compression != NULL)
+		(void) CompressionByName(options->compression, &encoding->compression);
+	if (encoding->compression != NULL)
+		encoding->compression_level = (int) options->compression_level;
+	if (encoding->encoder->describe_events != NULL)
+	{
+		KeyValues	values = {.sink = sink->name,.dataset = partition->dataset,
+		.source = partition->source};
+
+		encoding->event_source = ExpandPlaceholders(options->cloudevents_source, EXPAND_URL,
+													&values, NULL);
+		encoding->event_type = options->cloudevents_type;
+	}
+}
+
+static void
+AppendText(StringInfo json, const char *key, const char *value)
+{
+	if (value == NULL)
+		return;
+	appendStringInfo(json, ", \"%s\": ", key);
+	escape_json(json, value);
+}
 
 Jsonb *
 FormatEncoding(const Encoding *encoding)
@@ -33,11 +65,14 @@ FormatEncoding(const Encoding *encoding)
 		}
 		appendStringInfoChar(&json, ']');
 	}
-	if (encoding->filter != NULL)
+	AppendText(&json, "filter", encoding->filter);
+	if (encoding->compression != NULL)
 	{
-		appendStringInfoString(&json, ", \"filter\": ");
-		escape_json(&json, encoding->filter);
+		AppendText(&json, "compression", encoding->compression->name);
+		appendStringInfo(&json, ", \"compression_level\": \"%d\"", encoding->compression_level);
 	}
+	AppendText(&json, "event_source", encoding->event_source);
+	AppendText(&json, "event_type", encoding->event_type);
 	appendStringInfoChar(&json, '}');
 	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
 }
@@ -58,34 +93,52 @@ GetKeyText(Jsonb *json, const char *key)
 	return pnstrdup(value->val.string.val, value->val.string.len);
 }
 
+pg_noreturn static void
+RaiseUnknownEncoding(const char *what, const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("a batch in flight has the %s \"%s\", which this version of incsink does not know",
+					what, name ? name : ""),
+			 errhint("Install the version of incsink that made it, or reset the sink.")));
+}
+
+static void
+ParseColumns(const JsonbValue *columns, Encoding *encoding)
+{
+	JsonbContainer *array = columns->val.binary.data;
+
+	encoding->ncolumns = JsonContainerSize(array);
+	encoding->columns = palloc(sizeof(char *) * (encoding->ncolumns + 1));
+	for (int i = 0; i < encoding->ncolumns; i++)
+	{
+		JsonbValue *item = getIthJsonbValueFromContainer(array, i);
+
+		encoding->columns[i] = pnstrdup(item->val.string.val, item->val.string.len);
+	}
+}
+
+/* Keys that the library of before did not write mean what it did. */
 Encoding *
 ParseEncoding(Jsonb *json)
 {
 	Encoding   *encoding = palloc0(sizeof(Encoding));
 	char	   *format = GetKeyText(json, "format");
+	char	   *compression = GetKeyText(json, "compression");
+	char	   *level = GetKeyText(json, "compression_level");
 	JsonbValue *columns = GetKey(json, "columns");
 
 	encoding->encoder = format ? EncoderForFormat(format) : NULL;
 	if (encoding->encoder == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a batch in flight has the format \"%s\", which this version of incsink does not know",
-						format ? format : ""),
-				 errhint("Install the version of incsink that made it, or reset the sink.")));
+		RaiseUnknownEncoding("format", format);
+	if (compression != NULL && !CompressionByName(compression, &encoding->compression))
+		RaiseUnknownEncoding("compression", compression);
+	encoding->compression_level = level ? atoi(level) : 0;
+	encoding->event_source = GetKeyText(json, "event_source");
+	encoding->event_type = GetKeyText(json, "event_type");
 	encoding->filter = GetKeyText(json, "filter");
 	if (columns != NULL && columns->type == jbvBinary)
-	{
-		JsonbContainer *array = columns->val.binary.data;
-
-		encoding->ncolumns = JsonContainerSize(array);
-		encoding->columns = palloc(sizeof(char *) * (encoding->ncolumns + 1));
-		for (int i = 0; i < encoding->ncolumns; i++)
-		{
-			JsonbValue *item = getIthJsonbValueFromContainer(array, i);
-
-			encoding->columns[i] = pnstrdup(item->val.string.val, item->val.string.len);
-		}
-	}
+		ParseColumns(columns, encoding);
 	return encoding;
 }
 
@@ -93,22 +146,98 @@ ParseEncoding(Jsonb *json)
 typedef struct Boundary
 {
 	int64		rows;
-	size_t		length;
+	size_t		length;			/* of BodyWriter.rows */
 } Boundary;
 
-static bool
-IsFull(const EncodedRange *range, const ByteBuffer *body, RangeLimits limits)
+/* A body while its rows are read. */
+typedef struct BodyWriter
 {
-	return range->rows >= limits.rows || body->length >= limits.bytes;
+	Reader	   *reader;
+	const EncoderRoutine *routine;
+	Encoder    *encoder;
+	Compressor *compressor;		/* NULL without compression */
+	ByteBuffer *rows;			/* encoded and not compressed yet; the body
+								 * itself where nothing compresses it */
+	ByteBuffer	uncompressed;
+	int64		taken;			/* bytes that went from there to the compressor */
+	Boundary	boundary;
+	int			tie;			/* how many rows with the last number there are */
+	RangeLimits limits;
+	EncodedRange *range;
+} BodyWriter;
+
+static void
+BeginBody(BodyWriter *writer, const Encoding *encoding, ByteBuffer *body)
+{
+	const AttrNumber *attnums;
+	int			nattnums;
+
+	ReaderColumns(writer->reader, &attnums, &nattnums);
+	writer->routine = encoding->encoder;
+	writer->encoder = writer->routine->begin(RelationGetDescr(ReaderRelation(writer->reader)),
+											 attnums, nattnums);
+	if (writer->routine->describe_events != NULL)
+		writer->routine->describe_events(writer->encoder, encoding->event_source,
+										 encoding->event_type);
+	writer->rows = body;
+	if (encoding->compression != NULL)
+	{
+		writer->compressor = CompressorBegin(encoding->compression, encoding->compression_level,
+											 body);
+		writer->rows = &writer->uncompressed;
+		ByteBufferInit(writer->rows, 64 * 1024);
+	}
+}
+
+/* Nothing is left of a body without rows. */
+static void
+EndBody(BodyWriter *writer)
+{
+	writer->routine->finish(writer->encoder, writer->rows);
+	writer->range->bytes = writer->taken + writer->rows->length;
+	if (writer->compressor != NULL && writer->range->rows > 0)
+		CompressorFinish(writer->compressor, writer->rows);
+}
+
+/* With what is still to come behind the rows. */
+static int64
+BodyBytes(const BodyWriter *writer)
+{
+	return writer->taken + writer->rows->length + writer->routine->tail;
+}
+
+static bool
+IsFull(const BodyWriter *writer)
+{
+	return writer->range->rows >= writer->limits.rows || BodyBytes(writer) >= writer->limits.bytes;
+}
+
+/* The batch may end before the row in hand: what is there stays, and may be compressed. */
+static void
+SetBoundary(BodyWriter *writer)
+{
+	if (writer->compressor != NULL)
+		writer->taken += CompressorTake(writer->compressor, writer->rows, writer->rows->length);
+	writer->boundary = (Boundary) {writer->range->rows, writer->rows->length};
+	writer->tie = 0;
 }
 
 /* Ends the batch behind the row before the last one read, or before its number. */
 static void
-TakeBack(Reader *reader, Boundary boundary, ByteBuffer *body, EncodedRange *range)
+TakeBack(BodyWriter *writer)
 {
-	body->length = boundary.length;
-	range->rows = boundary.rows;
-	range->until = ReaderPositionBefore(reader);
+	writer->rows->length = writer->boundary.length;
+	writer->range->rows = writer->boundary.rows;
+	writer->range->until = ReaderPositionBefore(writer->reader);
+}
+
+static void
+WriteRow(BodyWriter *writer, TupleTableSlot *slot)
+{
+	writer->tie++;
+	if (writer->routine->name_event != NULL)
+		writer->routine->name_event(writer->encoder, ReaderPlace(writer->reader), writer->tie);
+	writer->routine->row(writer->encoder, slot, writer->rows);
 }
 
 /*
@@ -117,48 +246,38 @@ TakeBack(Reader *reader, Boundary boundary, ByteBuffer *body, EncodedRange *rang
  * they go together, or back together.  True if the range was read to its end.
  */
 static bool
-EncodeRows(Reader *reader, const EncoderRoutine *routine, RangeLimits limits, ByteBuffer *body,
-		   EncodedRange *range)
+WriteRows(BodyWriter *writer)
 {
-	const AttrNumber *attnums;
-	int			nattnums;
-	Encoder    *encoder;
 	TupleTableSlot *slot;
-	Boundary	boundary = {0};
 
-	ReaderColumns(reader, &attnums, &nattnums);
-	encoder = routine->begin(RelationGetDescr(ReaderRelation(reader)), attnums, nattnums);
-	while ((slot = ReaderNext(reader)) != NULL)
+	while ((slot = ReaderNext(writer->reader)) != NULL)
 	{
-		if (!ReaderGoesOnTie(reader))
+		if (!ReaderGoesOnTie(writer->reader))
 		{
-			boundary = (Boundary) {range->rows, body->length};
-			if (boundary.rows > 0 && IsFull(range, body, limits))
+			SetBoundary(writer);
+			if (writer->boundary.rows > 0 && IsFull(writer))
 			{
-				TakeBack(reader, boundary, body, range);
-				break;
+				TakeBack(writer);
+				return false;
 			}
 		}
-		routine->row(encoder, slot, body);
-		if (body->length > limits.bytes && boundary.rows > 0)
+		WriteRow(writer, slot);
+		if (BodyBytes(writer) > writer->limits.bytes && writer->boundary.rows > 0)
 		{
-			TakeBack(reader, boundary, body, range);
-			break;
+			TakeBack(writer);
+			return false;
 		}
-		range->rows++;
-		if (IsFull(range, body, limits) && !ReaderIsTied(reader))
+		writer->range->rows++;
+		if (IsFull(writer) && !ReaderIsTied(writer->reader))
 		{
-			range->until = ReaderPosition(reader);
-			break;
+			writer->range->until = ReaderPosition(writer->reader);
+			return false;
 		}
 	}
-	routine->finish(encoder, body);
-	if (slot == NULL && ReaderStopped(reader))
-	{
-		range->until = ReaderPosition(reader);
-		return false;
-	}
-	return slot == NULL;
+	if (!ReaderStopped(writer->reader))
+		return true;
+	writer->range->until = ReaderPosition(writer->reader);
+	return false;
 }
 
 /* Where a range is that was read to its end: a backlog is over then. */
@@ -179,10 +298,12 @@ ReadAndEncode(const Partition *partition, const ReaderOptions *options, const En
 			  EncodedRange *range)
 {
 	Reader	   *reader;
+	BodyWriter	writer = {.limits = limits,.range = range};
 
 	range->status = ReaderOpen(partition, options, &reader);
 	if (range->status != READER_OK)
 		return;
+	writer.reader = reader;
 	range->status = ReaderStart(reader, since, until);
 	if (range->status == READER_OK)
 	{
@@ -190,8 +311,10 @@ ReadAndEncode(const Partition *partition, const ReaderOptions *options, const En
 													 * queries */
 		if (limits.milliseconds > 0)
 			ReaderStopAfter(reader, limits.milliseconds);
-		if (EncodeRows(reader, encoding->encoder, limits, body, range))
+		BeginBody(&writer, encoding, body);
+		if (WriteRows(&writer))
 			range->until = RangeEnd(reader, until);
+		EndBody(&writer);
 		PopActiveSnapshot();
 	}
 	ReaderClose(reader);

@@ -8,6 +8,8 @@
 #include "postgres.h"
 
 #include "cache/reader.h"
+#include "catalog/sink.h"
+#include "encode/compressor.h"
 #include "encode/encoder.h"
 #include "utils/jsonb.h"
 
@@ -15,10 +17,18 @@
 typedef struct Encoding
 {
 	const EncoderRoutine *encoder;
+	const CompressionRoutine *compression;	/* NULL = none */
+	int			compression_level;	/* 0 = the method's own */
+	char	   *event_source;	/* for a format that names its rows, else NULL */
+	char	   *event_type;
 	char	  **columns;		/* NULL = all */
 	int			ncolumns;
 	char	   *filter;			/* NULL = none */
 } Encoding;
+
+/* Format and compression as the sink has them now; the rest is the table's. */
+extern void SetSinkEncoding(Encoding *encoding, const SinkDefinition *sink,
+							const Partition *partition);
 
 extern Jsonb *FormatEncoding(const Encoding *encoding);
 /* In CurrentMemoryContext; ERROR if it is of a format that this library lacks. */
@@ -27,7 +37,8 @@ extern Encoding *ParseEncoding(Jsonb *json);
 typedef struct RangeLimits
 {
 	int64		rows;
-	int64		bytes;			/* a single larger row still goes, alone */
+	int64		bytes;			/* before compression; a single larger row
+								 * still goes, alone */
 	int			milliseconds;	/* 0 = as long as it takes */
 	bool		wait_for_lock;	/* the worker never does */
 } RangeLimits;
@@ -38,6 +49,7 @@ typedef struct EncodedRange
 {
 	ReaderStatus status;		/* other than READER_OK: nothing was read */
 	int64		rows;			/* in the body */
+	int64		bytes;			/* of the body before compression */
 	Position	until;			/* how far it got: the last row's position at a
 								 * limit (a row that the filter passed over
 								 * counts), else the end of the range; for
@@ -47,7 +59,7 @@ typedef struct EncodedRange
 } EncodedRange;
 
 /*
- * Encodes the rows of (since, until] into body, as the role given and with its
+ * Encodes the rows of (since, until] into body, which is empty, as the role given and with its
  * privileges, with a snapshot taken now.  Needs a transaction; takes the locks of the
  * relations, conditionally unless told to wait, and keeps them to the transaction's end.
  * Raises what ReaderOpen and the types' output functions raise.  The key in until lives in

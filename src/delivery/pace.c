@@ -106,6 +106,8 @@ PaceBook(Pace *pace, const SinkOptions *options, int64 rows, int64 bytes, Timest
 		seconds = (double) rows / options->max_rows_per_second;
 	if (options->max_bytes_per_second > 0)
 		seconds = Max(seconds, (double) bytes / options->max_bytes_per_second);
+	if (pace->deliveries > pace->users)
+		seconds *= (double) pace->deliveries / pace->users;
 	pace->free_at = Max(pace->free_at, now) + (TimestampTz) (seconds * USECS_PER_SEC);
 	pace->next = 0;
 }

@@ -18,7 +18,9 @@
 typedef struct Pace
 {
 	int64		sink_id;		/* key of the table of them */
-	int			users;
+	int			users;			/* its deliveries in this process */
+	int			deliveries;		/* in all, if more: this process has its part of
+								 * the rates */
 	TimestampTz free_at;		/* what was cut is paid off then */
 	int64		next;			/* partition whose turn it is, or 0 */
 	TimestampTz next_cut_at;	/* when that one was last cut */

@@ -7,6 +7,7 @@
 #include "common/inject.h"
 #include "common/pg_prng.h"
 #include "common/text.h"
+#include "delivery/reject.h"
 #include "delivery/steps.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -27,70 +28,103 @@ LogChange(Delivery *delivery, const char *message)
 }
 
 /*
- * Moves the state machine on.  The body goes: a retry reads the range again, so that
- * deliveries that are stuck hold no memory.
+ * The body goes, unless the next batch is at hand, which takes the buffer over: a retry
+ * reads the range again, so that deliveries that are stuck hold no memory.
+ */
+static void
+EndAttempt(Flight *flight, const Verdict *verdict)
+{
+	bool		acknowledged = verdict->class == VERDICT_ACKNOWLEDGED;
+
+	flight->attempt = NULL;
+	flight->failed = !acknowledged && flight->remedy == REMEDY_NONE;
+	SetFlightState(flight, acknowledged ? FLIGHT_ACKNOWLEDGED : FLIGHT_STANDING);
+	if (!acknowledged || flight->delivery->status.flights.leading == 0)
+		ReleaseBody(flight);
+}
+
+bool		deliveries_have_news = false;
+
+/*
+ * Moves the state machine on.  A batch that has a remedy is no failure: the receiver
+ * works.
  */
 void
-TakeVerdict(Delivery *delivery, const Verdict *verdict)
+TakeVerdict(Delivery *delivery, Flight *flight, Verdict *verdict)
 {
+	bool		has_remedy = flight != NULL && FindRemedy(flight, verdict);
 	DeliveryEvent event = {.type = EVENT_VERDICT};
-	DeliveryPolicy policy;
 
+	deliveries_have_news = true;
 	event.now = GetCurrentTimestamp();
 	event.verdict = verdict->class;
 	event.retry_after = verdict->retry_after;
 	event.fraction = pg_prng_double(&pg_global_prng_state);
 	Assert(delivery->sink->options != NULL);	/* without, there are no attempts */
-	policy.retry_initial = delivery->sink->options->retry_initial;
-	policy.retry_max = delivery->sink->options->retry_max;
-
-	delivery->attempt = NULL;
-	if (DecideDelivery(&delivery->status, &event, &policy) != ACTION_RECORD)
+	if (flight != NULL)
+	{
+		event.overtaken = flight->state == FLIGHT_SENDING && flight->undoubted &&
+			delivery->status.failures > 0;
+		EndAttempt(flight, verdict);
+	}
+	if (has_remedy)
+		return;
+	if (flight != NULL)
+		flight->remedy = REMEDY_NONE;
+	if (Decide(delivery, &event) != ACTION_RECORD)
 		return;
 	LogChange(delivery, verdict->message);
-	ReleaseBody(delivery);
-	SetFailure(delivery, verdict->message, verdict->hint);
+	SetFailure(delivery, flight, verdict->message, verdict->hint);
 }
 
 static void
 AttemptDone(void *arg, const Verdict *verdict)
 {
-	TakeVerdict((Delivery *) arg, verdict);
+	Flight	   *flight = arg;
+	Verdict		copy = *verdict;
+
+	TakeVerdict(flight->delivery, flight, &copy);
 }
 
 static void
-FillBatch(Delivery *delivery)
+FillBatch(Flight *flight)
 {
-	Batch	   *batch = &delivery->batch;
+	Delivery   *delivery = flight->delivery;
+	Batch	   *batch = &flight->batch;
 
 	batch->sink = delivery->sink;
 	batch->partition = delivery->run->partition;
-	batch->intent = delivery->intent;
-	batch->encoder = delivery->encoding->encoder;
-	batch->credentials = delivery->credentials;
-	batch->body = &delivery->body;
-	batch->digest = delivery->digest;
-	batch->rows = delivery->body_rows;
-	batch->owner = delivery->attempt_context;
+	batch->intent = flight->intent;
+	batch->encoder = flight->encoding->encoder;
+	batch->content_type = flight->encoding->encoder->content_type;
+	batch->content_encoding = flight->encoding->compression ? flight->encoding->compression->name : NULL;
+	batch->credentials = flight->credentials;
+	batch->body = &flight->body;
+	batch->digest = flight->digest;
+	batch->rows = flight->body_rows;
+	batch->may_be_stored = MayBeStored(flight);
+	batch->probe = delivery->status.failures > 0;
+	batch->owner = flight->attempt_context;
 }
 
 /* An ERROR of start() means that nothing left: the definition cannot work. */
 void
-SendBatch(Delivery *delivery)
+SendFlight(Flight *flight)
 {
+	Delivery   *delivery = flight->delivery;
 	MemoryContext old = CurrentMemoryContext;
 
-	FillBatch(delivery);
+	FillBatch(flight);
 	PG_TRY();
 	{
 		INCSINK_POINT("before-send");
-		delivery->attempt = delivery->kind->start(delivery->pool, &delivery->batch,
-												  AttemptDone, delivery);
+		flight->attempt = delivery->kind->start(delivery->pool, &flight->batch, AttemptDone,
+												flight);
 	}
 	PG_CATCH();
 	{
 		ErrorData  *error;
-		Verdict		verdict = {.class = VERDICT_CONFIGURATION};
+		Verdict		verdict = {.class = VERDICT_CONFIGURATION, .sure = true};
 
 		MemoryContextSwitchTo(old);
 		error = CopyErrorData();
@@ -98,7 +132,7 @@ SendBatch(Delivery *delivery)
 		ClipText(verdict.message, error->message, sizeof(verdict.message));
 		ClipText(verdict.hint, error->hint ? error->hint : "", sizeof(verdict.hint));
 		FreeErrorData(error);
-		TakeVerdict(delivery, &verdict);
+		TakeVerdict(delivery, flight, &verdict);
 	}
 	PG_END_TRY();
 }

@@ -8,6 +8,8 @@
 
 static const EncoderRoutine *const Encoders[] = {
 	&NdjsonEncoder,
+	&JsonArrayEncoder,
+	&CloudEventsEncoder,
 };
 
 /*

@@ -14,6 +14,7 @@
 #include "executor/tuptable.h"
 
 #include "common/pin.h"
+#include "common/token.h"
 
 /*
  * Growing byte buffer, unlike StringInfo not bound to 1 GB.  Owned by the
@@ -56,6 +57,7 @@ typedef struct EncoderRoutine
 	const char *format;			/* value of the option "format" */
 	const char *content_type;	/* of an HTTP body */
 	const char *extension;		/* of an object's name, without the dot */
+	size_t		tail;			/* most bytes that finish appends */
 
 	/*
 	 * Chooses a writer for each column to be written, in the given order. The
@@ -65,19 +67,30 @@ typedef struct EncoderRoutine
 	Encoder    *(*begin) (TupleDesc desc, const AttrNumber *attnums, int nattnums);
 
 	/*
-	 * Appends one row.  The slot must have been deformed up to
-	 * encoder->last_attnum by slot_getsomeattrs(); the encoder does that.
-	 * Leaves nothing allocated in CurrentMemoryContext that grows with rows.
+	 * Appends one row.  The encoder deforms the slot itself, with
+	 * slot_getsomeattrs().  Leaves nothing allocated in CurrentMemoryContext
+	 * that grows with rows.  A row may be taken out of the buffer again if it
+	 * is the last one, and not the only one, of its body.
 	 */
 	void		(*row) (Encoder *encoder, TupleTableSlot *slot, ByteBuffer *buffer);
 
-	/* Appends what ends a body (nothing for NDJSON). */
+	/* Appends what ends a body (nothing for NDJSON, or if there was no row). */
 	void		(*finish) (Encoder *encoder, ByteBuffer *buffer);
+
+	/*
+	 * NULL, both, for a format whose rows have no names.  What all events have,
+	 * before the first row; and which one the next row is: the tie-th of those
+	 * with its number.
+	 */
+	void		(*describe_events) (Encoder *encoder, const char *source, const char *type);
+	void		(*name_event) (Encoder *encoder, Position position, int tie);
 } EncoderRoutine;
 
 /* NULL for an unknown format. */
 extern const EncoderRoutine *EncoderForFormat(const char *format);
 
 extern const EncoderRoutine NdjsonEncoder;
+extern const EncoderRoutine JsonArrayEncoder;
+extern const EncoderRoutine CloudEventsEncoder;
 
 #endif							/* INCSINK_ENCODER_H */

@@ -45,6 +45,18 @@ struct JsonColumn
 	FmgrInfo	output;			/* output function, for any other type */
 };
 
+/* The columns of a row shape, with room for what a format writes around the object. */
+struct Encoder
+{
+	AttrNumber	last_attnum;	/* the row is deformed up to here */
+	int			ncolumns;
+	JsonColumn *columns;
+	size_t		room;			/* most bytes of a row, see JsonColumn.behind */
+	MemoryContext scratch;		/* reset after each row */
+	bool		begun;			/* the body has a row */
+	struct JsonEvent *event;	/* cloudevents.c only */
+};
+
 /* Bytes are moved in blocks of this size; a copy may write one block too far. */
 #define JSON_BLOCK			16
 
@@ -77,6 +89,19 @@ JsonPut(char *at, const char *text, size_t length)
 	memcpy(at, text, length);
 	return at + length;
 }
+
+/* json_row.c */
+extern Encoder *JsonBeginRows(TupleDesc desc, const AttrNumber *attnums, int nattnums,
+							  size_t around);
+extern char *JsonWriteObject(Encoder *encoder, TupleTableSlot *slot, ByteBuffer *buffer, char *at);
+
+/* json_array.c: rows as the elements of one array */
+extern char *JsonBeginElement(Encoder *encoder, char *at);
+extern void JsonFinishArray(Encoder *encoder, ByteBuffer *buffer);
+
+/* Most bytes that those two write. */
+#define JSON_ELEMENT_ROOM	2
+#define JSON_ARRAY_TAIL		3
 
 /* json_text.c */
 extern char *JsonEscapeBytes(char *at, const char *bytes, size_t length);

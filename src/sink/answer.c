@@ -8,70 +8,12 @@
 #include "postgres.h"
 
 #include "sink/forward.h"
+#include "sink/multi_status.h"
+#include "sink/policy.h"
 #include "sink/url.h"
 #include "transport/retry.h"
 
 #define SHOWN_ANSWER 300		/* bytes of an answer that people are shown */
-
-#define RETRY_HINT \
-	"Mend the receiver, or the url with incsink_alter_sink(). It is tried again by itself; incsink_resume_sink() tries at once."
-
-static VerdictClass
-ClassifyStatus(long status)
-{
-	if (status >= 200 && status < 300)
-		return status == 207 ? VERDICT_REJECTED : VERDICT_ACKNOWLEDGED;
-	if (status >= 300 && status < 400)
-		return VERDICT_CONFIGURATION;
-	switch (status)
-	{
-		case 400:
-		case 413:
-		case 422:
-			return VERDICT_REJECTED;
-		case 401:
-		case 403:
-		case 407:
-			return VERDICT_CREDENTIALS;
-		case 408:
-		case 409:
-		case 423:
-		case 425:
-		case 429:
-			return VERDICT_RETRY;
-		default:
-			return status >= 400 && status < 500 ? VERDICT_CONFIGURATION : VERDICT_RETRY;
-	}
-}
-
-static const char *
-HintForStatus(long status)
-{
-	switch (status)
-	{
-		case 207:
-			return "The receiver stored a part of the batch. Mend it there, then call incsink_resume_sink().";
-		case 400:
-		case 422:
-			return "The receiver refuses the content. Mend the receiver or the rows, then call incsink_resume_sink().";
-		case 413:
-			return "Raise the receiver's limit, then call incsink_resume_sink(); lower the option flush_bytes for batches to come.";
-		case 401:
-		case 403:
-			return "Correct the user mapping of the sink's credentials; it is read anew at each attempt.";
-		case 404:
-		case 410:
-			return "Correct the url with incsink_alter_sink(), or the receiver.";
-		case 405:
-			return "Correct the option method with incsink_alter_sink(), or the receiver.";
-		case 415:
-			return "The receiver must accept application/x-ndjson.";
-		default:
-			if (status >= 300 && status < 400)
-				return "Set the url to the place the receiver names; redirects are not followed.";
-			return RETRY_HINT;
-	}
-}
 
 /* Appends at most "limit" bytes of text from elsewhere as printable ASCII. */
 static void
@@ -152,26 +94,62 @@ DescribeAnswer(const HttpResult *result, const Credentials *credentials, Verdict
 	}
 }
 
-void
-JudgeAnswer(const HttpResult *result, const Credentials *credentials, TimestampTz now,
-			int64 retry_max, Verdict *verdict)
+/*
+ * Is that what the receiver answers for an id that it has already?  Only if an earlier
+ * attempt may have been stored: whoever was refused before is refused again.
+ */
+static bool
+IsKnownId(const HttpResult *result, const AnswerSituation *situation)
 {
+	return situation->reuse_status != 0 && result->status == situation->reuse_status &&
+		(situation->may_be_stored || result->resent);
+}
+
+/* Is the batch stored, by a complete answer? */
+static bool
+IsAcknowledged(const HttpResult *result, const AnswerPolicy *policy,
+			   const AnswerSituation *situation)
+{
+	if (policy->class == VERDICT_ACKNOWLEDGED || IsKnownId(result, situation))
+		return true;
+	return result->status == 207 && EveryRowWasStored(result->answer, result->answer_length);
+}
+
+static void
+JudgeFailure(const HttpResult *result, const AnswerSituation *situation, Verdict *verdict)
+{
+	AppendAnswer(verdict->message, sizeof(verdict->message), result->error,
+				 strlen(result->error), situation->credentials);
+	verdict->sure = result->failure == HTTP_NOT_SENT && !result->resent;
+}
+
+/*
+ * A request that went out twice proves nothing by its second answer: the first one may
+ * have been stored.
+ */
+void
+JudgeAnswer(const HttpResult *result, const AnswerSituation *situation, Verdict *verdict)
+{
+	bool		is_complete = result->failure == HTTP_COMPLETE;
+	const AnswerPolicy *policy = PolicyOfStatus(is_complete ? result->status : 0);
+
 	memset(verdict, 0, sizeof(*verdict));
-	if (result->failure != HTTP_COMPLETE)
+	verdict->status = (int) result->status;
+	verdict->class = policy->class;
+	if (is_complete && IsAcknowledged(result, policy, situation))
 	{
-		verdict->class = VERDICT_RETRY;
-		AppendAnswer(verdict->message, sizeof(verdict->message), result->error,
-					 strlen(result->error), credentials);
-		strlcpy(verdict->hint, RETRY_HINT, sizeof(verdict->hint));
+		verdict->class = VERDICT_ACKNOWLEDGED;
+		return;
+	}
+	if (is_complete)
+	{
+		DescribeAnswer(result, situation->credentials, verdict);
+		verdict->sure = policy->sure && !result->resent;
 	}
 	else
-	{
-		verdict->class = ClassifyStatus(result->status);
-		if (verdict->class == VERDICT_ACKNOWLEDGED)
-			return;
-		DescribeAnswer(result, credentials, verdict);
-		strlcpy(verdict->hint, HintForStatus(result->status), sizeof(verdict->hint));
-	}
-	if (result->retry_after != NULL)
-		verdict->retry_after = RetryAfterDelay(result->retry_after, now, retry_max);
+		JudgeFailure(result, situation, verdict);
+	strlcpy(verdict->hint, policy->hint, sizeof(verdict->hint));
+	if (policy->waits && result->retry_after != NULL)
+		verdict->retry_after = RetryAfterDelay(result->retry_after, situation->now,
+											   situation->retry_max);
 }

@@ -254,24 +254,53 @@ AppendHeaderValue(StringInfo out, const char *value)
 	}
 }
 
-const char *
-RequireSecret(const char *name, const Credentials *credentials)
+pg_noreturn static void
+RaiseNoSecret(const char *name, const Credentials *credentials)
 {
-	const char *value = FindSecret(credentials, name);
-
-	if (value == NULL && credentials == NULL)
+	if (credentials == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("placeholder \"{secret:%s}\" needs credentials", name),
 				 errhint("Name a foreign server in the sink's \"credentials\".")));
-	if (value == NULL)
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("the user mapping of server \"%s\" has no option \"%s\"",
+					credentials->server, name),
+			 credentials->has_file ?
+			 errdetail("A placeholder of the sink names it, and secret file \"%s\" does not have it either.",
+					   credentials->secret_file)
+			 : errdetail("A placeholder of the sink names it."),
+			 errhint("Add it with ALTER USER MAPPING ... OPTIONS (ADD %s ...).", name)));
+}
+
+const char *
+RequireSecret(const char *name, const Credentials *credentials)
+{
+	const char *value;
+
+	if (!SecretMayBePlaced(name))
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the user mapping of server \"%s\" has no option \"%s\"",
-						credentials->server, name),
-				 errdetail("A placeholder of the sink names it."),
-				 errhint("Add it with ALTER USER MAPPING ... OPTIONS (ADD %s ...).", name)));
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("placeholder \"{secret:%s}\" cannot be used", name),
+				 errdetail("This secret is never sent.")));
+	value = FindSecret(credentials, name);
+	if (value == NULL &&
+		(credentials == NULL || credentials->secret_file == NULL || credentials->has_file))
+		RaiseNoSecret(name, credentials);
 	return value;
+}
+
+void
+RefuseSecondAuthorization(const char *header, const Credentials *credentials)
+{
+	const char *option = AuthorizationOption(credentials);
+
+	if (option != NULL && pg_strcasecmp(header, "authorization") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("header \"Authorization\" is given twice"),
+				 errdetail("The user mapping of server \"%s\" has the option \"%s\".",
+						   credentials->server, option)));
 }
 
 static void

@@ -12,8 +12,18 @@
 #include "transport/http.h"
 #include "utils/timestamp.h"
 
+/* What an answer does not tell by itself. */
+typedef struct AnswerSituation
+{
+	const Credentials *credentials; /* NULL = none */
+	TimestampTz now;
+	int64		retry_max;		/* milliseconds */
+	int			reuse_status;	/* for an id that the receiver has, 0 = none */
+	bool		may_be_stored;	/* by an attempt before this one */
+} AnswerSituation;
+
 /* Fills in the verdict on a finished transfer; secrets in the answer are blanked. */
-extern void JudgeAnswer(const HttpResult *result, const Credentials *credentials,
-						TimestampTz now, int64 retry_max, Verdict *verdict);
+extern void JudgeAnswer(const HttpResult *result, const AnswerSituation *situation,
+						Verdict *verdict);
 
 #endif							/* INCSINK_FORWARD_H */

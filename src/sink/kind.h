@@ -28,10 +28,14 @@ typedef struct Batch
 	const Partition *partition;
 	const Intent *intent;
 	const EncoderRoutine *encoder;
+	const char *content_type;
+	const char *content_encoding;	/* NULL = none */
 	const Credentials *credentials; /* NULL = none */
 	const ByteBuffer *body;
 	const char *digest;			/* SHA-256 of the body, hex */
 	int64		rows;			/* in the body */
+	bool		probe;			/* the delivery has failed since it last worked */
+	bool		may_be_stored;	/* by an attempt before this one */
 	MemoryContext owner;		/* ends when the attempt is over or cancelled */
 } Batch;
 

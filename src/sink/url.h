@@ -80,7 +80,14 @@ typedef enum ExpandPlace
 extern char *ExpandPlaceholders(const char *template, ExpandPlace place,
 								const KeyValues *values, const Credentials *credentials);
 
-/* The secret of that name; raises as above when it is not there. */
+/*
+ * The secret of that name; raises as above when it is not there, and for one that must
+ * not stand in URLs and headers.  NULL while it may be in a secret file that was not
+ * read yet.
+ */
 extern const char *RequireSecret(const char *name, const Credentials *credentials);
+
+/* Raises an ERROR for a header that the credentials bring, too. */
+extern void RefuseSecondAuthorization(const char *header, const Credentials *credentials);
 
 #endif							/* INCSINK_SINK_URL_H */

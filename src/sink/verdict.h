@@ -16,13 +16,17 @@ typedef enum VerdictClass
 								 * anew */
 	VERDICT_CONFIGURATION,		/* 404, 405, 410, 415, redirects, a missing
 								 * privilege: halted, with a slow probe */
-	VERDICT_REJECTED			/* 400, 413, 422, a foreign object in the way:
+	VERDICT_REJECTED,			/* 400, 422, a foreign object in the way:
 								 * halted, what a retry cannot mend */
+	VERDICT_TOO_LARGE			/* 413: fewer rows may be taken */
 } VerdictClass;
 
 typedef struct Verdict
 {
 	VerdictClass class;
+	bool		sure;			/* proven that the attempt did not store the
+								 * batch */
+	int			status;			/* of HTTP, 0 = none */
 	int64		retry_after;	/* milliseconds the receiver asked for, 0 =
 								 * did not */
 	char		message[1024];	/* for people; no secret, valid in the

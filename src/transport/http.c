@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/inject.h"
+#include "common/settings.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "transport/http_private.h"
@@ -49,15 +50,14 @@ struct HttpPool
 	CURLM	   *multi;
 	int			epoll_fd;
 	bool		epoll_acquired;
-	int			max_running;
-	int			nrunning;
+	HttpPlaces	places;
+	int			max_wanted;		/* setting that places.max came of */
 	int64		timer;			/* when libcurl wants to be called, -1 = never */
 	int64		stall_check;	/* when to look for stalled ones, -1 = never */
 	bool		socket_failure; /* some transfer has a socket_errno */
 	bool		in_run;
 	slist_head	all;
 	dlist_head	free;
-	dlist_head	queued;
 	dlist_head	running;
 	dlist_head	done;
 };
@@ -236,10 +236,35 @@ ConfigureMulti(HttpPool *pool)
 	return curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, SocketCallback) == CURLM_OK &&
 		curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, pool) == CURLM_OK &&
 		curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, TimerCallback) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_TIMERDATA, pool) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) pool->max_running) == CURLM_OK &&
-		curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
-						  (long) pool->max_running) == CURLM_OK;
+		curl_multi_setopt(multi, CURLMOPT_TIMERDATA, pool) == CURLM_OK;
+}
+
+/* Not more connections than descriptors allow; said to those who asked for more. */
+static int
+AllowedConnections(int max_connections)
+{
+	int			allowed = Max(max_safe_fds / CONNECTIONS_OF_DESCRIPTORS, 1);
+
+	if (max_connections <= allowed)
+		return max_connections;
+	ereport(max_connections > DEFAULT_MAX_CONNECTIONS ? LOG : DEBUG1,
+			(errmsg("%d connections to collectors are used at most, not %d",
+					allowed, max_connections),
+			 errdetail("They take no more than a quarter of the files that a process may open."),
+			 errhint("Raise max_files_per_process, or lower incsink.max_connections.")));
+	return allowed;
+}
+
+static CURLMcode
+SetConnectionsKept(HttpPool *pool)
+{
+	CURLMcode	code;
+
+	code = curl_multi_setopt(pool->multi, CURLMOPT_MAXCONNECTS, (long) pool->places.max);
+	if (code == CURLM_OK)
+		code = curl_multi_setopt(pool->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
+								 (long) pool->places.max);
+	return code;
 }
 
 /*
@@ -248,7 +273,7 @@ ConfigureMulti(HttpPool *pool)
  * short; what was made by then goes with the context.
  */
 HttpPool *
-HttpPoolCreate(int max_connections)
+HttpPoolCreate(int max_connections, int max_per_host)
 {
 	HttpPool   *pool;
 
@@ -257,13 +282,12 @@ HttpPoolCreate(int max_connections)
 	pool = palloc0(sizeof(HttpPool));
 	pool->context = CurrentMemoryContext;
 	pool->epoll_fd = -1;
-	pool->max_running = Min(max_connections, max_safe_fds / CONNECTIONS_OF_DESCRIPTORS);
-	pool->max_running = Max(pool->max_running, 1);
+	pool->max_wanted = max_connections;
+	HttpPlacesInit(&pool->places, AllowedConnections(max_connections), max_per_host);
 	pool->timer = -1;
 	pool->stall_check = -1;
 	slist_init(&pool->all);
 	dlist_init(&pool->free);
-	dlist_init(&pool->queued);
 	dlist_init(&pool->running);
 	dlist_init(&pool->done);
 	pool->callback.func = FreePool;
@@ -279,7 +303,7 @@ HttpPoolCreate(int max_connections)
 				 errmsg("could not create a descriptor for waiting on HTTP connections: %m")));
 
 	pool->multi = curl_multi_init();
-	if (pool->multi == NULL || !ConfigureMulti(pool))
+	if (pool->multi == NULL || !ConfigureMulti(pool) || SetConnectionsKept(pool) != CURLM_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not prepare libcurl for transfers")));
@@ -336,24 +360,27 @@ ScheduleStallCheck(HttpPool *pool, HttpTransfer *transfer, int64 now)
 		pool->stall_check = at;
 }
 
-/* Hands a transfer, which is in no list, to libcurl. */
+/* Hands a transfer, which is in no list and has a place, to libcurl. */
 static CURLMcode
 RunTransfer(HttpPool *pool, HttpTransfer *transfer)
 {
 	sigset_t	saved;
-	CURLMcode	code;
+	CURLMcode	code = CURLM_OUT_OF_MEMORY;
 
-	if (INCSINK_POINT_ERRNO("http-add") != 0)
-		return CURLM_OUT_OF_MEMORY;
-	transfer->started = transfer->moved_at = HttpNow();
-	BlockSignals(&saved);
-	code = curl_multi_add_handle(pool->multi, transfer->easy);
-	RestoreSignals(&saved);
+	if (INCSINK_POINT_ERRNO("http-add") == 0)
+	{
+		transfer->started = transfer->moved_at = HttpNow();
+		BlockSignals(&saved);
+		code = curl_multi_add_handle(pool->multi, transfer->easy);
+		RestoreSignals(&saved);
+	}
 	if (code != CURLM_OK)
+	{
+		HttpPlaceRelease(&pool->places, &transfer->place);
 		return code;
+	}
 	transfer->state = TRANSFER_RUNNING;
 	dlist_push_tail(&pool->running, &transfer->node);
-	pool->nrunning++;
 	ScheduleStallCheck(pool, transfer, transfer->started);
 	return CURLM_OK;
 }
@@ -379,60 +406,81 @@ DetachTransfer(HttpPool *pool, HttpTransfer *transfer)
 	Assert(transfer->state == TRANSFER_RUNNING);
 	curl_multi_remove_handle(pool->multi, transfer->easy);
 	dlist_delete(&transfer->node);
-	pool->nrunning--;
+	HttpPlaceRelease(&pool->places, &transfer->place);
 }
 
 /* Gives free places to those that wait for one. */
 static void
 RunQueued(HttpPool *pool)
 {
-	while (pool->nrunning < pool->max_running && !dlist_is_empty(&pool->queued))
-	{
-		HttpTransfer *transfer;
-		CURLMcode	code;
+	HttpPlace  *place;
 
-		transfer = dlist_container(HttpTransfer, node, dlist_pop_head_node(&pool->queued));
-		code = RunTransfer(pool, transfer);
+	while ((place = HttpPlacesNext(&pool->places)) != NULL)
+	{
+		HttpTransfer *transfer = (HttpTransfer *) ((char *) place - offsetof(HttpTransfer, place));
+		CURLMcode	code = RunTransfer(pool, transfer);
+
 		if (code != CURLM_OK)
 			FinishTransfer(pool, transfer, CURLE_FAILED_INIT, curl_multi_strerror(code));
 	}
 }
 
+/* See http.h.  Connections that libcurl keeps beyond a lower limit go as they age. */
+void
+HttpPoolSetLimits(HttpPool *pool, int max_connections, int max_per_host)
+{
+	if (max_connections == pool->max_wanted && max_per_host == pool->places.max_per_host)
+		return;
+	pool->max_wanted = max_connections;
+	HttpPlacesSetLimits(&pool->places, AllowedConnections(max_connections), max_per_host);
+	(void) SetConnectionsKept(pool);
+	RunQueued(pool);
+}
+
+/* Runs a transfer, or lets it wait for a place. */
+static CURLMcode
+RunOrQueue(HttpPool *pool, HttpTransfer *transfer)
+{
+	if (HttpPlaceTake(&pool->places, &transfer->place))
+		return RunTransfer(pool, transfer);
+	transfer->state = TRANSFER_QUEUED;
+	HttpPlaceQueue(&pool->places, &transfer->place);
+	return CURLM_OK;
+}
+
 /*
- * See http.h.  A request beyond max_connections waits in the pool; its time
- * limits begin when its turn comes.  Everything that PostgreSQL allocates is
- * allocated before a transfer is taken, so that an ERROR loses none.
+ * See http.h.  Everything that PostgreSQL allocates is allocated before a transfer is
+ * changed, so that an ERROR loses none.
  */
 HttpTransfer *
 HttpPoolStart(HttpPool *pool, const HttpRequest *request, HttpDoneFunction done, void *arg)
 {
 	HttpTransfer *transfer;
 	char	  **lines;
-	bool		secure;
+	HttpTarget	target;
+	HttpPlace	place;
 	CURLcode	code;
 	CURLMcode	mcode = CURLM_OK;
 
 	INCSINK_POINT("http-start");
-	HttpCheckRequest(request, &secure);
+	HttpCheckRequest(request, &target);
+	HttpCheckTls(&request->tls);
 	lines = HttpHeaderLines(request);
+	HttpPlaceAsk(&pool->places, &place, target.host, request->probe);
 	transfer = TakeTransfer(pool);
 
-	transfer->secure = secure;
+	transfer->place = place;
+	transfer->secure = target.secure;
 	transfer->done = done;
 	transfer->arg = arg;
 	code = HttpTransferPrepare(transfer, request, lines);
-	if (code == CURLE_OK && pool->nrunning < pool->max_running)
-		mcode = RunTransfer(pool, transfer);
-	else if (code == CURLE_OK)
-	{
-		transfer->state = TRANSFER_QUEUED;
-		dlist_push_tail(&pool->queued, &transfer->node);
-	}
 	pfree(lines);
-
+	if (code == CURLE_OK)
+		mcode = RunOrQueue(pool, transfer);
 	if (code != CURLE_OK || mcode != CURLM_OK)
 	{
 		ReleaseTransfer(pool, transfer);
+		RunQueued(pool);
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not start an HTTP request: %s",
@@ -454,6 +502,8 @@ HttpPoolCancel(HttpPool *pool, HttpTransfer *transfer)
 		return;
 	if (transfer->state == TRANSFER_RUNNING)
 		DetachTransfer(pool, transfer);
+	else if (transfer->state == TRANSFER_QUEUED)
+		HttpPlaceUnqueue(&pool->places, &transfer->place);
 	else
 		dlist_delete(&transfer->node);
 	ReleaseTransfer(pool, transfer);

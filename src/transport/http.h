@@ -21,6 +21,20 @@ typedef struct HttpHeader
 	const char *value;
 } HttpHeader;
 
+/*
+ * TLS of a request, NULL or false for what is usual.  Connections are shared between
+ * requests of the same certificate and authorities, whatever the key: who gives a key
+ * puts a mark of it before the certificate's BEGIN.
+ */
+typedef struct HttpTls
+{
+	const char *client_certificate; /* PEM */
+	const char *client_key;		/* PEM */
+	const char *client_key_password;
+	const char *ca_certificate; /* PEM; trusted instead of the system's */
+	bool		only_1_3;		/* of 1.2 and 1.3 */
+} HttpTls;
+
 typedef struct HttpRequest
 {
 	const char *method;			/* POST or PUT */
@@ -37,6 +51,9 @@ typedef struct HttpRequest
 								 * direction, 0 = none */
 	size_t		answer_limit;	/* bytes of the answer's body that are read;
 								 * more ends the transfer, the status counts */
+	HttpTls		tls;
+	bool		probe;			/* of a delivery that has failed: such have at
+								 * most half of the places */
 } HttpRequest;
 
 /* Which class of failure a transfer ended in, when no complete answer came. */
@@ -76,11 +93,15 @@ typedef void (*HttpDoneFunction) (void *arg, const HttpResult *result);
  * memory context, whatever ERROR ends it.  Does curl_global_init() at first use
  * in this process, never in the postmaster.
  *
- * Requests beyond max_connections, or beyond a quarter of the files that the
- * process may open (max_files_per_process), wait in the pool; their time limits
- * begin when their turn comes.
+ * Requests beyond max_connections, beyond max_per_host to one host and port, or
+ * beyond a quarter of the files that the process may open (max_files_per_process),
+ * wait in the pool; their time limits begin when their turn comes.  See
+ * http_places.h for whose turn it is.
  */
-extern HttpPool *HttpPoolCreate(int max_connections);
+extern HttpPool *HttpPoolCreate(int max_connections, int max_per_host);
+
+/* Other limits from now on, as after a change of settings; what runs goes on. */
+extern void HttpPoolSetLimits(HttpPool *pool, int max_connections, int max_per_host);
 
 /* Starts a request.  Raises an ERROR (nothing started) for a url curl refuses. */
 extern HttpTransfer *HttpPoolStart(HttpPool *pool, const HttpRequest *request,

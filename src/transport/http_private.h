@@ -11,11 +11,19 @@
 
 #include "lib/ilist.h"
 #include "transport/http.h"
+#include "transport/http_places.h"
+
+/* Where a request goes. */
+typedef struct HttpTarget
+{
+	bool		secure;			/* https */
+	char		host[HTTP_HOST_LENGTH]; /* host:port */
+} HttpTarget;
 
 typedef enum HttpTransferState
 {
 	TRANSFER_FREE,				/* kept for the next request */
-	TRANSFER_QUEUED,			/* waits for one of max_connections places */
+	TRANSFER_QUEUED,			/* waits for a place */
 	TRANSFER_RUNNING,			/* added to the multi handle */
 	TRANSFER_DONE,				/* judged, its done function not called yet */
 	TRANSFER_CALLING			/* its done function is running */
@@ -24,7 +32,8 @@ typedef enum HttpTransferState
 struct HttpTransfer
 {
 	slist_node	all_node;		/* in pool->all, for as long as the pool lives */
-	dlist_node	node;			/* in the list of its state */
+	dlist_node	node;			/* in the list of its state, unless queued */
+	HttpPlace	place;			/* while queued or running */
 	HttpTransferState state;
 	HttpPool   *pool;
 	CURL	   *easy;
@@ -34,6 +43,7 @@ struct HttpTransfer
 
 	/* of the request */
 	bool		secure;			/* https */
+	bool		own_tls;		/* TLS options are not the usual ones */
 	size_t		body_length;
 	size_t		answer_limit;
 	int			stall_timeout;	/* milliseconds, 0 = none */
@@ -71,7 +81,7 @@ extern int64 HttpNow(void);
 extern MemoryContext HttpPoolContext(HttpPool *pool);
 
 /* http_transfer.c */
-extern void HttpCheckRequest(const HttpRequest *request, bool *secure);
+extern void HttpCheckRequest(const HttpRequest *request, HttpTarget *target);
 extern char **HttpHeaderLines(const HttpRequest *request);
 extern CURLcode HttpTransferOpen(HttpTransfer *transfer);
 extern CURLcode HttpTransferPrepare(HttpTransfer *transfer,
@@ -79,5 +89,9 @@ extern CURLcode HttpTransferPrepare(HttpTransfer *transfer,
 extern bool HttpTransferStalled(HttpTransfer *transfer, int64 now);
 extern void HttpTransferJudge(HttpTransfer *transfer, CURLcode code, const char *reason);
 extern void HttpTransferClear(HttpTransfer *transfer);
+
+/* http_tls.c */
+extern void HttpCheckTls(const HttpTls *tls);
+extern CURLcode HttpTransferSetTls(HttpTransfer *transfer, const HttpTls *tls);
 
 #endif							/* INCSINK_HTTP_PRIVATE_H */

@@ -100,33 +100,54 @@ CheckHeader(const HttpHeader *header)
 	}
 }
 
+/* False for a url that libcurl could not use, with its reason. */
+static bool
+ReadUrl(CURLU *parts, const char *url, HttpTarget *target, CURLUcode *code)
+{
+	char	   *scheme = NULL;
+	char	   *host = NULL;
+	char	   *port = NULL;
+	bool		is_http = false;
+
+	*code = curl_url_set(parts, CURLUPART_URL, url, 0);
+	if (*code == CURLUE_OK)
+		*code = curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0);
+	if (*code == CURLUE_OK)
+	{
+		target->secure = strcmp(scheme, "https") == 0;
+		is_http = target->secure || strcmp(scheme, "http") == 0;
+	}
+	if (is_http)
+		*code = curl_url_get(parts, CURLUPART_HOST, &host, 0);
+	if (is_http && *code == CURLUE_OK)
+		*code = curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT);
+	if (is_http && *code == CURLUE_OK)
+		snprintf(target->host, sizeof(target->host), "%s:%s", host, port);
+	curl_free(scheme);
+	curl_free(host);
+	curl_free(port);
+	return is_http && *code == CURLUE_OK;
+}
+
 /*
  * Raises an ERROR for a url that libcurl could not use.  The url stands in no
  * message: parts of it may be secret.
  */
 static void
-CheckUrl(const char *url, bool *secure)
+CheckUrl(const char *url, HttpTarget *target)
 {
 	CURLU	   *parts = curl_url();
 	CURLUcode	code = CURLUE_OUT_OF_MEMORY;
-	char	   *scheme = NULL;
-	bool		is_http = false;
+	bool		works = parts != NULL && ReadUrl(parts, url, target, &code);
 	const char *reason;
 
-	if (parts != NULL)
-		code = curl_url_set(parts, CURLUPART_URL, url, 0);
-	if (code == CURLUE_OK)
-		code = curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0);
-	if (code == CURLUE_OK)
-	{
-		*secure = strcmp(scheme, "https") == 0;
-		is_http = *secure || strcmp(scheme, "http") == 0;
-	}
-	curl_free(scheme);
 	curl_url_cleanup(parts);
-
-	if (is_http)
+	if (works)
+	{
+		for (char *c = target->host; *c != '\0'; c++)
+			*c = pg_ascii_tolower((unsigned char) *c);
 		return;
+	}
 #if LIBCURL_VERSION_NUM >= 0x075000
 	reason = code == CURLUE_OK ? "Its scheme is neither http nor https" : curl_url_strerror(code);
 #else
@@ -140,7 +161,7 @@ CheckUrl(const char *url, bool *secure)
 
 /* Raises an ERROR for a request that cannot be sent as it is. */
 void
-HttpCheckRequest(const HttpRequest *request, bool *secure)
+HttpCheckRequest(const HttpRequest *request, HttpTarget *target)
 {
 	int			i;
 
@@ -149,7 +170,7 @@ HttpCheckRequest(const HttpRequest *request, bool *secure)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid method of an HTTP request"),
 				 errdetail("Requests are sent with POST or PUT.")));
-	CheckUrl(request->url, secure);
+	CheckUrl(request->url, target);
 	for (i = 0; i < request->nheaders; i++)
 		CheckHeader(&request->headers[i]);
 }
@@ -517,6 +538,8 @@ HttpTransferPrepare(HttpTransfer *transfer, const HttpRequest *request, char **l
 	SET_OPTION(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long) buffer);
 	code = SetTimeouts(easy, request);
 	if (code == CURLE_OK)
+		code = HttpTransferSetTls(transfer, &request->tls);
+	if (code == CURLE_OK)
 		code = SetHeaders(transfer, lines);
 	return code;
 }
@@ -582,6 +605,18 @@ IsTlsFailure(CURLcode code)
 	}
 }
 
+/* Has the transfer's last socket come to be connected?  It may be closed, or not yet. */
+static bool
+WasConnected(HttpTransfer *transfer)
+{
+	struct sockaddr_storage peer;
+	socklen_t	length = sizeof(peer);
+
+	return transfer->connected ||
+		(transfer->socket >= 0 &&
+		 getpeername(transfer->socket, (struct sockaddr *) &peer, &length) == 0);
+}
+
 /* What a failed transfer was busy with. */
 static const char *
 PhaseOf(HttpTransfer *transfer, CURLcode code)
@@ -596,7 +631,7 @@ PhaseOf(HttpTransfer *transfer, CURLcode code)
 	curl_easy_getinfo(transfer->easy, CURLINFO_NAMELOOKUP_TIME_T, &resolved);
 	if (code == CURLE_COULDNT_RESOLVE_HOST || resolved == 0)
 		return "resolving";
-	if (IsTlsFailure(code) || (transfer->secure && transfer->connected))
+	if (IsTlsFailure(code) || (transfer->secure && WasConnected(transfer)))
 		return "TLS handshake";
 	return "connecting";
 }

@@ -7,6 +7,7 @@
 #include "catalog/identity.h"
 #include "common/settings.h"
 #include "common/sql.h"
+#include "common/worker_lock.h"
 #include "utils/memutils.h"
 #include "worker/definitions.h"
 
@@ -22,8 +23,9 @@ WorkloadInit(Workload *workload, WorkerClass class, HttpPool *pool)
 }
 
 /*
- * A promotion of this very server goes on by itself, under new epochs; everything
- * else that looks like a copy waits for incsink_adopt_database().
+ * A promotion of this very server goes on by itself, under new epochs, which one
+ * process draws; everything else that looks like a copy waits for
+ * incsink_adopt_database().
  */
 static char *
 CheckIdentity(void)
@@ -36,6 +38,8 @@ CheckIdentity(void)
 		case IDENTITY_NEW_TIMELINE:
 			if (!shared->was_standby)
 				return "the server is on another timeline than exports were confirmed for: call incsink_adopt_database()";
+			if (!records_partitions)
+				return "the first worker has not yet drawn new epochs after the server's promotion";
 			AdoptDatabase();
 			return NULL;
 		case IDENTITY_OTHER:
@@ -95,10 +99,6 @@ FindDelivery(List *deliveries, int64 sink_id, int64 partition_id)
 	return NULL;
 }
 
-/*
- * A delivery with something in flight under the same definition goes on; one at
- * rest will read its state again, so that incsink_resume_sink() ends a halt.
- */
 static Delivery *
 KeepOrMake(Workload *workload, List **old, SinkDefinition *sink, SinkTable *table,
 		   PartitionRun *run)
@@ -111,12 +111,7 @@ KeepOrMake(Workload *workload, List **old, SinkDefinition *sink, SinkTable *tabl
 	if (delivery != NULL && strcmp(delivery->fingerprint, fingerprint) == 0)
 	{
 		*old = list_delete_ptr(*old, delivery);
-		delivery->sink = sink;
-		delivery->table = table;
-		delivery->run = run;
-		delivery->status.enabled = sink->enabled;
-		if (!delivery->status.in_flight && !delivery->status.acknowledged && !delivery->record_due)
-			delivery->reload_due = true;
+		DeliveryRedefine(delivery, sink, table, run);
 		return delivery;
 	}
 	return DeliveryCreate(sink, table, run, SinkKindByName(sink->kind), workload->pool);
@@ -145,13 +140,58 @@ typedef struct Definitions
 	List	   *partitions;
 	List	   *sinks;
 	List	   *tables;
+	ShareSet	shares;			/* of this process, with deliveries */
+	ShareSet	held;			/* those of them that it has the lock of */
+	uint32		workers[WORKER_INDEX];	/* with deliveries, by the setting */
 } Definitions;
+
+/* Kind of the sink of a delivery; NULL for one of a later release. */
+static const SinkKind *
+KindOf(const Definitions *definitions, const SinkTable *table)
+{
+	SinkDefinition *sink = FindSink(definitions->sinks, table->sink_id);
+
+	return sink ? SinkKindByName(sink->kind) : NULL;
+}
+
+/* Who has something to do, and takes what is to be had of it here. */
+static void
+TakeShares(Definitions *definitions, WorkerClass class)
+{
+	ListCell   *cell;
+
+	foreach(cell, definitions->tables)
+	{
+		SinkTable  *table = lfirst(cell);
+		const SinkKind *kind = KindOf(definitions, table);
+		int			share = ShareOf(table->sink_id, table->partition_id);
+
+		if (kind == NULL)
+			continue;
+		definitions->workers[kind->class] |= 1 << WorkerOfShare(share);
+		if (kind->class == class && ShareIsMine(share))
+			definitions->shares |= SHARE_BIT(share);
+	}
+	definitions->held = WantShares(definitions->shares);
+}
+
+/* Is the delivery this process's? */
+static bool
+IsMine(const Definitions *definitions, const Workload *workload, const SinkTable *table)
+{
+	const SinkKind *kind = KindOf(definitions, table);
+	int			share = ShareOf(table->sink_id, table->partition_id);
+
+	return kind != NULL && kind->class == workload->class &&
+		(definitions->held & SHARE_BIT(share)) != 0;
+}
 
 static void
 ReadDefinitions(Definitions *definitions)
 {
 	SqlSession	session;
 
+	memset(definitions, 0, sizeof(*definitions));
 	definitions->context = AllocSetContextCreate(CurrentMemoryContext, "incsink definitions",
 												 ALLOCSET_DEFAULT_SIZES);
 	SqlBegin(&session);
@@ -162,18 +202,38 @@ ReadDefinitions(Definitions *definitions)
 	SqlEnd(&session);
 }
 
+/* One process looks at all partitions; the others at those that they export. */
+static bool
+RunIsNeeded(const Definitions *definitions, const Workload *workload, int64 partition_id)
+{
+	ListCell   *cell;
+
+	if (records_partitions)
+		return true;
+	foreach(cell, definitions->tables)
+	{
+		SinkTable  *table = lfirst(cell);
+
+		if (table->partition_id == partition_id && IsMine(definitions, workload, table))
+			return true;
+	}
+	return false;
+}
+
 static void
-TakePartitions(Workload *workload, List *partitions)
+TakePartitions(Workload *workload, const Definitions *definitions)
 {
 	List	   *old_runs = workload->runs;
 	ListCell   *cell;
 
 	workload->runs = NIL;
 	workload->preparing = false;
-	foreach(cell, partitions)
+	foreach(cell, definitions->partitions)
 	{
 		Partition  *partition = lfirst(cell);
 
+		if (!RunIsNeeded(definitions, workload, partition->partition_id))
+			continue;
 		workload->runs = lappend(workload->runs, MakeRun(partition, old_runs));
 		if (partition->preparing && OidIsValid(partition->relid))
 			workload->preparing = true;
@@ -201,32 +261,57 @@ FreeOldRuns(Workload *workload)
 }
 
 static void
-TakeDeliveries(Workload *workload, List *sinks, List *tables)
+TakeDeliveries(Workload *workload, const Definitions *definitions)
 {
 	List	   *old = workload->deliveries;
 	List	   *deliveries = NIL;
 	ListCell   *cell;
 
 	workload->deliveries = NIL;
-	workload->blob_sinks = false;
-	foreach(cell, tables)
+	foreach(cell, definitions->tables)
 	{
 		SinkTable  *table = lfirst(cell);
-		SinkDefinition *sink = FindSink(sinks, table->sink_id);
-		PartitionRun *run = FindRun(workload->runs, table->partition_id);
-		const SinkKind *kind = sink ? SinkKindByName(sink->kind) : NULL;
+		SinkDefinition *sink = FindSink(definitions->sinks, table->sink_id);
+		PartitionRun *run;
 
-		if (kind == NULL || run == NULL)
+		if (!IsMine(definitions, workload, table))
 			continue;
-		if (kind->class == workload->class)
+		run = FindRun(workload->runs, table->partition_id);
+		if (run != NULL)
 			deliveries = lappend(deliveries, KeepOrMake(workload, &old, sink, table, run));
-		else if (kind->class == WORKER_BLOB)
-			workload->blob_sinks = true;
 	}
 	foreach(cell, old)
 		DeliveryDestroy(lfirst(cell));
 	list_free(old);
 	workload->deliveries = deliveries;
+}
+
+static bool
+HasRates(const SinkDefinition *sink)
+{
+	return sink->options != NULL &&
+		(sink->options->max_rows_per_second > 0 || sink->options->max_bytes_per_second > 0);
+}
+
+/* A sink's rates are divided among the workers by the number of its deliveries there. */
+static void
+DividePaces(const Workload *workload, const Definitions *definitions)
+{
+	ListCell   *cell;
+
+	foreach(cell, workload->deliveries)
+	{
+		Delivery   *delivery = lfirst(cell);
+		ListCell   *other;
+		int			count = 0;
+
+		if (!HasRates(delivery->sink))
+			continue;
+		foreach(other, definitions->tables)
+			if (((SinkTable *) lfirst(other))->sink_id == delivery->sink_id)
+				count++;
+		delivery->pace->deliveries = count;
+	}
 }
 
 /*
@@ -241,13 +326,18 @@ WorkloadReload(Workload *workload)
 	MemoryContext old;
 
 	ReadDefinitions(&definitions);
+	TakeShares(&definitions, workload->class);
 	MemoryContextSetParent(definitions.context, workload->context);
 	old = MemoryContextSwitchTo(workload->context);
 	workload->definitions = definitions.context;
 	workload->waiting_for = definitions.waiting_for;
-	TakePartitions(workload, definitions.partitions);
-	TakeDeliveries(workload, definitions.sinks, definitions.tables);
+	workload->shares = definitions.shares;
+	memcpy(workload->workers, definitions.workers, sizeof(workload->workers));
+	TakePartitions(workload, &definitions);
+	TakeDeliveries(workload, &definitions);
+	DividePaces(workload, &definitions);
 	FreeOldRuns(workload);
+	ReleaseShares();
 	if (old_definitions != NULL)
 		MemoryContextDelete(old_definitions);
 	MemoryContextSwitchTo(old);

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "delivery/delivery.h"
+#include "worker/shares.h"
 
 typedef struct Workload
 {
@@ -19,7 +20,10 @@ typedef struct Workload
 	List	   *old_runs;		/* during a reload */
 	List	   *deliveries;		/* of Delivery */
 	bool		stale;			/* a definition has changed */
-	bool		blob_sinks;		/* some sink is for the other worker */
+	ShareSet	shares;			/* that have deliveries and are this process's by the
+								 * setting */
+	uint32		workers[WORKER_INDEX];	/* for each class, the numbers that have
+										 * deliveries by the setting */
 	bool		preparing;		/* some index is to be built */
 	char	   *waiting_for;	/* why nothing is exported, or NULL */
 } Workload;
@@ -27,16 +31,18 @@ typedef struct Workload
 extern void WorkloadInit(Workload *workload, WorkerClass class, HttpPool *pool);
 
 /*
- * Reads the catalog again.  Deliveries whose definition is the same go on; others
- * are cancelled and start over from the catalog.  Needs a transaction; an ERROR leaves
- * everything as it was.
+ * Reads the catalog again, and takes the shares that are this process's.  Deliveries
+ * whose definition is the same go on; others are cancelled and start over from the
+ * catalog.  Needs a transaction; an ERROR leaves everything as it was.
  */
 extern void WorkloadReload(Workload *workload);
 
 /*
- * Looks at every sequence and moves the horizons; records what it finds.  Needs a
+ * Looks at the sequences and moves the horizons; records what it finds, if
+ * that is this process's to do.  With "look" at
+ * all of them, without it at those that something is still to be found out of.  Needs a
  * transaction.
  */
-extern void RefreshPartitions(Workload *workload, TimestampTz now);
+extern void RefreshPartitions(Workload *workload, TimestampTz now, bool look);
 
 #endif							/* INCSINK_DEFINITIONS_H */

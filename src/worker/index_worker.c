@@ -3,7 +3,7 @@
  *		The process that builds the indexes of large tables.
  *
  * A build takes long, most of all when it waits for old transactions, and looks at
- * nothing else meanwhile.  So the forward worker looks for it whether it is in
+ * nothing else meanwhile.  So the first forward worker looks for it whether it is in
  * somebody's way, and breaks it off.
  */
 #include "postgres.h"

@@ -13,7 +13,7 @@
 pg_noreturn extern void IndexWorkerLoop(void);
 
 /*
- * For the forward worker, whose loop goes on while a build waits.  Breaks off what
+ * For the first forward worker, whose loop goes on while a build waits.  Breaks off what
  * the index worker of this database does now; it begins again, or leaves if that is
  * what it finds to do.
  */

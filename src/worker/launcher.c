@@ -19,6 +19,8 @@
  *								  EXTENSION, attach or sink there starts another
  *	 worker killed or failed      again after a pause that doubles, up to 5 min
  *	 no background worker slot    likewise, and incsink.stat_worker says so
+ *	 incsink.workers raised       the first forward worker asks for the others
+ *	   lowered                    those above end when they see it: EXIT_NOTHING_TO_DO
  */
 #include "postgres.h"
 
@@ -101,7 +103,7 @@ ListDatabases(MemoryContext context)
 static void
 WantNextDatabases(void)
 {
-	while (to_visit != NIL && WantWorker(linitial_oid(to_visit), WORKER_FORWARD) != NULL)
+	while (to_visit != NIL && WantWorker(linitial_oid(to_visit), WORKER_FORWARD, 0) != NULL)
 		to_visit = list_delete_first(to_visit);
 }
 
@@ -189,7 +191,7 @@ static void
 RegisterWorker(int index)
 {
 	WorkerSlot *slot = &shared->workers[index];
-	WorkerArgs	args = {slot->database, slot->class, dynamic_shared};
+	WorkerArgs	args = {slot->database, slot->class, slot->number, dynamic_shared};
 	BackgroundWorker worker;
 
 	memset(&worker, 0, sizeof(worker));
@@ -198,8 +200,8 @@ RegisterWorker(int index)
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	strlcpy(worker.bgw_library_name, "incsink", sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, WORKER_FUNCTION, sizeof(worker.bgw_function_name));
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "incsink %s worker for database %u",
-			 WorkerClassName(slot->class), slot->database);
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "incsink %s worker %d for database %u",
+			 WorkerClassName(slot->class), slot->number, slot->database);
 	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "incsink %s worker",
 			 WorkerClassName(slot->class));
 	worker.bgw_main_arg = Int32GetDatum(index);
@@ -264,7 +266,7 @@ LauncherTurn(List *databases)
 	return used ? wait : -1;
 }
 
-/* Does a forward worker run there?  With shared->lock held. */
+/* Does the worker that looks after index builds run there?  With shared->lock held. */
 static bool
 HasForwardWorker(Oid database)
 {
@@ -273,20 +275,24 @@ HasForwardWorker(Oid database)
 		const WorkerSlot *slot = &shared->workers[i];
 
 		if (slot->phase == WORKER_RUNNING && slot->class == WORKER_FORWARD &&
-			slot->database == database)
+			slot->number == 0 && slot->database == database)
 			return true;
 	}
 	return false;
 }
 
 /*
- * A forward worker breaks off an index build that keeps somebody from the database.
+ * The first forward worker breaks off an index build that keeps somebody from the database.
  * Where none runs we do; true if there is such a place.
  */
 static bool
 WatchIndexBuilds(void)
 {
-	WorkerSlot	alone[SHARED_WORKERS];
+	struct
+	{
+		Oid			database;
+		pid_t		pid;
+	}			alone[SHARED_WORKERS];
 	int			count = 0;
 
 	LWLockAcquire(&shared->lock, LW_SHARED);
@@ -296,7 +302,10 @@ WatchIndexBuilds(void)
 
 		if (slot->phase == WORKER_RUNNING && slot->class == WORKER_INDEX &&
 			!HasForwardWorker(slot->database))
-			alone[count++] = *slot;
+		{
+			alone[count].database = slot->database;
+			alone[count++].pid = slot->pid;
+		}
 	}
 	LWLockRelease(&shared->lock);
 	for (int i = 0; i < count; i++)
@@ -343,7 +352,7 @@ IncsinkLauncherMain(Datum arg)
 	if (OidIsValid(only))
 	{
 		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-		(void) WantWorker(only, WORKER_FORWARD);
+		(void) WantWorker(only, WORKER_FORWARD, 0);
 		LWLockRelease(&shared->lock);
 	}
 	else

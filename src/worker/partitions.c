@@ -3,7 +3,8 @@
  *		Each turn's look at the sequences of all partitions.
  *
  * Reading a sequence that nobody drew from costs a lock that does not wait and one
- * buffer; the catalog is written only when something changed.
+ * buffer; the catalog is written only when something changed, and by one process: what
+ * the others find stops their own deliveries, and stands there when that one finds it.
  */
 #include "postgres.h"
 
@@ -29,7 +30,7 @@ StoreError(MemoryContext definitions, Partition *partition, const char *error, c
 {
 	SqlSession	session;
 
-	if (error == NULL && partition->error == NULL)
+	if (!records_partitions || (error == NULL && partition->error == NULL))
 		return;
 	if (error != NULL && partition->error != NULL && strcmp(error, partition->error) == 0)
 		return;
@@ -42,7 +43,7 @@ StoreError(MemoryContext definitions, Partition *partition, const char *error, c
 /*
  * True if the partition is whole; otherwise its deliveries stand still, and it says so.
  * A sequence must not be below what was read of it before; a watermark above it is the
- * matter of one delivery, which this class's worker alone may know of.
+ * matter of one delivery, which one worker alone may know of.
  * A sequence in a new file begins another life: what held the old one says nothing.
  */
 static bool
@@ -60,9 +61,9 @@ CheckRun(const Workload *workload, PartitionRun *run, const SequenceReading *rea
 }
 
 static bool
-RecordIsDue(const Workload *workload, const PartitionRun *run, TimestampTz now)
+RecordIsDue(const PartitionRun *run, TimestampTz now)
 {
-	return workload->class == WORKER_FORWARD &&
+	return records_partitions &&
 		run->tracker.horizon > run->partition->recorded_horizon &&
 		TimestampDifferenceExceeds(run->partition->recorded_at, now, RECORD_EVERY_MS);
 }
@@ -129,30 +130,35 @@ RefreshPartition(void *arg)
 	}
 	if (!run->readable)
 		return;
-	if (check_due && call->workload->class == WORKER_FORWARD)
+	if (check_due && records_partitions)
 		KeepUp(run->partition);
 	TakeKnownHorizon(run);
 	if (HorizonAdvance(&run->tracker, &reading))
 		PublishHorizon(run->partition->partition_id, run->partition->sequence, run->tracker.horizon);
-	if (RecordIsDue(call->workload, run, call->now))
+	if (RecordIsDue(run, call->now))
 		StoreHorizon(run, call->now);
 }
 
-/* A quiet partition needs no subtransaction: nothing that can fail is done for it. */
+/*
+ * A quiet partition needs no subtransaction: nothing that can fail is done for it.  Without
+ * "look" it is one that was quiet before.
+ */
 static bool
-IsQuiet(const PartitionRun *run, TimestampTz now)
+IsQuiet(const PartitionRun *run, TimestampTz now, bool look)
 {
 	SequenceReading reading;
 
-	return run->readable && run->tracker.ncandidates == 0 && run->checked_at != 0 &&
-		!TimestampDifferenceExceeds(run->checked_at, now, CHECK_EVERY_MS) &&
-		run->partition->recorded_horizon >= run->tracker.horizon &&
-		ReadSequence(run->partition->sequence, &reading) &&
-		reading.last_drawn == run->last_drawn && reading.last_drawn == run->tracker.horizon;
+	if (!run->readable || run->tracker.ncandidates > 0 || run->checked_at == 0 ||
+		run->last_drawn != run->tracker.horizon ||
+		(records_partitions && run->partition->recorded_horizon < run->tracker.horizon) ||
+		TimestampDifferenceExceeds(run->checked_at, now, CHECK_EVERY_MS))
+		return false;
+	return !look || (ReadSequence(run->partition->sequence, &reading) &&
+					 reading.last_drawn == run->last_drawn);
 }
 
 void
-RefreshPartitions(Workload *workload, TimestampTz now)
+RefreshPartitions(Workload *workload, TimestampTz now, bool look)
 {
 	ListCell   *cell;
 
@@ -161,7 +167,7 @@ RefreshPartitions(Workload *workload, TimestampTz now)
 		RefreshCall call = {workload, lfirst(cell), now};
 		ErrorData  *error;
 
-		if (IsQuiet(call.run, now))
+		if (IsQuiet(call.run, now, look))
 			continue;
 		error = InSubtransaction(RefreshPartition, &call);
 		if (error == NULL)

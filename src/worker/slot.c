@@ -6,7 +6,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_database.h"
-#include "catalog/pg_extension.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -18,15 +17,16 @@
 #include "common/pin.h"
 #include "common/sql.h"
 #include "common/text.h"
+#include "common/worker_lock.h"
 #include "worker/index_worker.h"
 #include "worker/slot.h"
 
-#define OWNER_LOCK_SUBID 31010	/* plus the class: who does its work */
-
 WorkerSlot *my_slot = NULL;
 
+Oid			my_extension = InvalidOid;
+
 static WorkerClass my_class;
-static Oid	extension;			/* found at the start */
+static int	my_number;
 
 /* What the worker's own transactions must not take from the database's settings. */
 static const struct
@@ -96,6 +96,8 @@ void
 AttachSlot(int index, const WorkerArgs *args)
 {
 	my_class = args->class;
+	my_number = args->number;
+	records_partitions = my_class == WORKER_FORWARD && my_number == 0;
 	if (args->dynamic_shared != DSM_HANDLE_INVALID)
 		AttachDynamicShared(args->dynamic_shared);
 	my_slot = &shared->workers[index];
@@ -111,7 +113,7 @@ AttachSlot(int index, const WorkerArgs *args)
 void
 Leave(WorkerExit reason)
 {
-	if (my_class == WORKER_FORWARD)
+	if (records_partitions)
 		InterruptIndexWorker();
 	my_slot->exit = reason;
 	proc_exit(0);
@@ -143,26 +145,27 @@ TakeWish(void)
 }
 
 void
-AskForWorker(WorkerClass class)
+AskForWorker(WorkerClass class, int number)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	(void) WantWorker(MyDatabaseId, class);
+	(void) WantWorker(MyDatabaseId, class, number);
 	LWLockRelease(&shared->lock);
 }
 
-/* One process a class and database does the work; ownership is a lock, not a clock. */
+/* One process a class, number and database; ownership is a lock, not a clock. */
 void
 StayOwner(void)
 {
 	LOCKTAG		tag;
 
-	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, ExtensionRelationId, extension, OWNER_LOCK_SUBID + my_class);
+	SetWorkerLockTag(&tag, my_extension, my_class, my_number);
 	if (LockHeldByMeCompat(&tag, ExclusiveLock))
 		return;
 	if (LockAcquire(&tag, ExclusiveLock, true, true) == LOCKACQUIRE_NOT_AVAIL)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("another incsink worker works on database %u", MyDatabaseId)));
+				 errmsg("another process is %s worker %d of incsink in database %u",
+						WorkerClassName(my_class), my_number, MyDatabaseId)));
 }
 
 void
@@ -172,19 +175,19 @@ FindExtension(void)
 
 	StartTransactionCommand();
 	(void) GetTransactionSnapshot();
-	extension = ExtensionOid();
-	if (OidIsValid(extension))
+	my_extension = ExtensionOid();
+	if (OidIsValid(my_extension))
 		StayOwner();
 	INCSINK_POINT("worker-start-commit");
 	CommitTransactionCommand();
-	if (!OidIsValid(extension))
+	if (!OidIsValid(my_extension))
 		Leave(EXIT_NOTHING_TO_DO);
 }
 
 void
 StayWithExtension(void)
 {
-	if (ExtensionOid() != extension)
+	if (ExtensionOid() != my_extension)
 		Leave(ExtensionIsInstalled() ? EXIT_LEFT : EXIT_NOTHING_TO_DO);
 }
 

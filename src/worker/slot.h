@@ -14,6 +14,9 @@
 /* This process's; NULL before AttachSlot(). */
 extern WorkerSlot *my_slot;
 
+/* The extension's OID; set by FindExtension(). */
+extern Oid	my_extension;
+
 /* Between two looks whether the database, or a table, is wanted by others. */
 #define DATABASE_LOOK_MS 250
 
@@ -32,13 +35,13 @@ extern void StayWithExtension(void);
 /*
  * In a transaction: takes ownership, also again after one that was aborted, which
  * lets go of it (ProcReleaseLocks() in storage/lmgr/proc.c); ends the process if
- * another has it.
+ * another has its number.
  */
 extern void StayOwner(void);
 
 /*
  * Ends the process with a word for the launcher.  What a transaction has done is
- * rolled back.  A forward worker that leaves breaks off an index build.
+ * rolled back.  The first forward worker breaks off an index build when it leaves.
  */
 pg_noreturn extern void Leave(WorkerExit reason);
 
@@ -58,8 +61,8 @@ extern bool LauncherIsGone(void);
  */
 extern void TakeWish(void);
 
-/* Makes sure that there is a process of the class for this database. */
-extern void AskForWorker(WorkerClass class);
+/* Makes sure that there is that process for this database. */
+extern void AskForWorker(WorkerClass class, int number);
 
 /* For incsink.stat_worker. */
 extern void NoteError(const char *message);

@@ -14,6 +14,7 @@ typedef struct WorkerArgs
 {
 	Oid			database;
 	WorkerClass class;
+	int			number;
 	dsm_handle	dynamic_shared; /* DSM_HANDLE_INVALID where preloaded */
 } WorkerArgs;
 

@@ -35,8 +35,10 @@
  *
  * Orders
  *	reset				forgets all rules (what is held stays held)
- *	release [status=N]	answers every held request, with N or what was meant
- *	drop				closes the connection of every held request
+ *	release [when...] [status=N]
+ *						answers every held request that fits, with N or what was
+ *						meant
+ *	drop [when...]		closes the connection of every held request that fits
  *	[when...] ACTION	a rule.  Rules are tried in the order they were given; the
  *						first that matches and is not used up is taken, once a
  *						request, when its headers are complete.
@@ -45,6 +47,9 @@
  *	path=PREFIX sink=S dataset=S source=S destination=S epoch=S until=S
  *	snapshot=S reset=S	the path starts so, the header has this value; all that are
  *						given must fit
+ *	larger=BYTES contains=TEXT
+ *						the body is, or has that; only where no rule without such
+ *						a condition was taken
  *	skip=N				leaves the first N that match alone
  *	times=N|always		how often it is taken (default 1)
  *
@@ -545,6 +550,8 @@ typedef struct Rule
 {
 	char	   *path;			/* prefix, or NULL */
 	char	   *when[NFIELDS];	/* values to match, or NULL */
+	int64_t		larger;			/* bytes of the body, -1 = any */
+	Buffer		contains;		/* bytes in the body, or empty */
 	int64_t		skip;
 	int64_t		times;			/* -1 = always */
 	StoreChoice store;
@@ -573,6 +580,7 @@ RuleRelease(Rule *rule)
 	free(rule->path);
 	for (int i = 0; i < NFIELDS; i++)
 		free(rule->when[i]);
+	BufferFree(&rule->contains);
 	BufferFree(&rule->headers);
 	BufferFree(&rule->body);
 	BufferFree(&rule->raw);
@@ -710,6 +718,10 @@ RuleWord(Rule *rule, const char *name, const Buffer *buffer, bool has_value)
 		free(rule->path);
 		rule->path = Duplicate(value, buffer->length);
 	}
+	else if (strcmp(name, "larger") == 0)
+		return SetNumber(&rule->larger, value);
+	else if (strcmp(name, "contains") == 0)
+		BufferAppend(&rule->contains, value, buffer->length);
 	else if (strcmp(name, "skip") == 0)
 		return SetNumber(&rule->skip, value);
 	else if (strcmp(name, "times") == 0 && strcmp(value, "always") == 0)
@@ -761,6 +773,7 @@ RuleNew(void)
 	rule->times = 1;
 	rule->status = 200;
 	rule->cut = -1;
+	rule->larger = -1;
 	rule->references = 1;
 	return rule;
 }
@@ -1464,9 +1477,25 @@ LedgerOpen(void)
 
 /* ----------------------------------------------------------- orders, counts */
 
-/* Answers or closes every held request; status 0 = what was meant. */
+/* Does the request fit all that the rule gives? */
+static bool
+RuleFits(const Rule *rule, const Connection *connection)
+{
+	if (rule->path && strncmp(connection->path, rule->path, strlen(rule->path)) != 0)
+		return false;
+	for (int i = 0; i < NFIELDS; i++)
+	{
+		const char *field = connection->fields[i] ? connection->fields[i] : "";
+
+		if (rule->when[i] && strcmp(field, rule->when[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* Answers or closes every held request that fits; status 0 = what was meant. */
 static void
-ReleaseHeld(int status, bool drop)
+ReleaseHeld(const Rule *rule, int status, bool drop)
 {
 	Connection *connection = connections;
 
@@ -1474,7 +1503,7 @@ ReleaseHeld(int status, bool drop)
 	{
 		Connection *next = connection->next;
 
-		if (connection->state == HELD)
+		if (connection->state == HELD && RuleFits(rule, connection))
 		{
 			if (drop)
 				ConnectionClose(connection);
@@ -1522,8 +1551,13 @@ Order(const char *line, bool dry)
 		if (verb == NULL)
 			valid = RuleWord(rule, name.data, &value, has_value);
 		else if (!first)
-			valid = strcmp(verb, "release") == 0 && strcmp(name.data, "status") == 0 &&
-				has_value && (status = ParseNumber(value.data)) >= 100 && status <= 999;
+		{
+			if (strcmp(name.data, "status") == 0)
+				valid = strcmp(verb, "release") == 0 && has_value &&
+					(status = ParseNumber(value.data)) >= 100 && status <= 999;
+			else
+				valid = strcmp(verb, "reset") != 0 && RuleWord(rule, name.data, &value, has_value);
+		}
 		first = false;
 	}
 	valid = valid && !broken &&
@@ -1546,7 +1580,7 @@ Order(const char *line, bool dry)
 		if (strcmp(verb, "reset") == 0)
 			RulesReset();
 		else
-			ReleaseHeld(status, strcmp(verb, "drop") == 0);
+			ReleaseHeld(rule, status, strcmp(verb, "drop") == 0);
 	}
 	RuleRelease(rule);
 	return valid;
@@ -1614,19 +1648,32 @@ IsBatch(const Connection *connection)
 		strncmp(connection->path, "/_", 2) != 0;
 }
 
-/* Takes the first rule that fits, or none. */
+static bool
+IsAboutBody(const Rule *rule)
+{
+	return rule->larger >= 0 || rule->contains.length > 0;
+}
+
+static bool
+BodyFits(const Rule *rule, const Connection *connection)
+{
+	const Buffer *body = &connection->body;
+
+	if (rule->larger >= 0 && connection->body_size <= (uint64_t) rule->larger)
+		return false;
+	return rule->contains.length == 0 ||
+		(body->length > 0 && memmem(body->data, body->length, rule->contains.data,
+									rule->contains.length) != NULL);
+}
+
+/* Takes the first rule that fits, or none; those about bodies once it is complete. */
 static Rule *
-ChooseRule(const Connection *connection)
+ChooseRule(const Connection *connection, bool is_complete)
 {
 	for (Rule *rule = rules; rule; rule = rule->next)
 	{
-		bool		fits = rule->times != 0 &&
-			(!rule->path || strncmp(connection->path, rule->path, strlen(rule->path)) == 0);
-
-		for (int i = 0; fits && i < NFIELDS; i++)
-			if (rule->when[i])
-				fits = strcmp(connection->fields[i] ? connection->fields[i] : "", rule->when[i]) == 0;
-		if (!fits)
+		if (rule->times == 0 || IsAboutBody(rule) != is_complete || !RuleFits(rule, connection) ||
+			(is_complete && !BodyFits(rule, connection)))
 			continue;
 		if (rule->skip > 0)
 		{
@@ -1645,8 +1692,11 @@ ChooseRule(const Connection *connection)
 static bool
 HandleBatch(Connection *connection)
 {
-	Rule	   *rule = connection->rule;
+	Rule	   *rule;
 
+	if (connection->rule == NULL)
+		connection->rule = ChooseRule(connection, true);
+	rule = connection->rule;
 	counts.bytes += connection->body_size;
 	if (discard)
 		counts.rows += connection->body_lines;
@@ -1845,7 +1895,7 @@ AdvanceHead(Connection *connection, bool *more)
 	if (status != 0)
 		return AnswerError(connection, status, "this request is not understood\n");
 	if (IsBatch(connection))
-		connection->rule = ChooseRule(connection);
+		connection->rule = ChooseRule(connection, false);
 	rule = connection->rule;
 	if (rule && (rule->end == END_HANG_HEADERS || rule->end == END_CLOSE_HEADERS))
 	{

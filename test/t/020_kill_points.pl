@@ -24,6 +24,7 @@ my @forward = (
 	[ 'http-add' ],
 	[ 'http-send' ],
 	[ 'http-answer' ],
+	[ 'before-turn-lock' ],
 	[ 'before-acknowledge' ],
 	[ 'before-commit', turn => 'before-acknowledge', name => 'the commit of the acknowledgement' ],
 	[ 'after-commit', turn => 'before-acknowledge', name => 'its next step, after the commit of the acknowledgement' ],
@@ -54,8 +55,13 @@ my @file = (
 # Points that no row passes on its way to a sink here.
 my %elsewhere = (
 	'before-read-flush' => 'is in the read functions; see 023_async_commit.pl',
+	(map { ("before-$_" => 'is passed by batches that are refused; see 058_rejects.pl') } qw(split put-aside)),
+	(map { ("before-$_" => 'is passed by rows that are sent again; see 059_dead_letter.pl') } qw(redelivery redelivered)),
 	'file-link' => 'is passed only where the file system cannot rename without replacing',
 	'renumber-before-commit' => 'is passed by incsink_renumber(); see 047_renumber.pl',
+	'between-reloads' => 'writes nothing; see 049_stale_definitions.pl',
+	'share-filter' => 'stands for a worker that takes what is not its own; see 057_workers.pl',
+	'share-lock' => 'stands for a lock that is not respected; see 057_workers.pl',
 	(map { ("index-$_-commit" => 'is passed while the index of a large table is built; see 041_large_table.pl') }
 		qw(turn tasks plan build join finish failure)),
 );

@@ -41,9 +41,8 @@ $export->settle;
 	is(scalar @{ $collector->entries(id => $batch) }, 1, 'the batch of the old one is not sent again');
 }
 
-# Restarted while the acknowledgement stands in the worker's memory: of two sinks whose
-# batches are acknowledged in one turn the worker stands at the first one, having no
-# eye for the other.
+# Restarted while the acknowledgement stands in the worker's memory: it has those of two
+# sinks, which go into one statement, and has not locked them yet.
 {
 	$export->create_sink('second', $collector->url('/second'));
 	$export->settle;
@@ -54,12 +53,12 @@ $export->settle;
 		$collector->control('times=2 store hang');
 		$export->insert(5);
 		wait_until(sub { $collector->held == 2 });
-		inject($node, 'before-acknowledge', 'wait');
+		inject($node, 'before-turn-lock', 'wait');
 		inject($node, 'http-answer', 'wait');
 		$collector->back_to_normal;
 		wait_reached($node, 'http-answer');
 		disarm($node, 'http-answer');
-		wait_reached($node, 'before-acknowledge');
+		wait_reached($node, 'before-turn-lock');
 
 		my ($free) = split /\n/, $export->query(
 			"SELECT name FROM incsink.sink_def JOIN incsink.sink_table_def USING (sink_id)
@@ -67,7 +66,7 @@ $export->settle;
 		$export->query("SELECT incsink_alter_sink('$free', url => (SELECT url FROM incsink.sink_def WHERE name = '$free'),
 			watermark => 'restart')");
 		is(position($free), '0', "round $round: a sink is restarted while its acknowledgement is in memory");
-		disarm($node, 'before-acknowledge');
+		disarm($node, 'before-turn-lock');
 		$export->settle;
 		is(epoch_faults($free), '', "round $round: the new epoch has every row");
 		my ($other) = grep { $_ ne $free } qw(central second);

@@ -173,7 +173,7 @@ foreach my $status (400, 413, 422)
 
 	make_sink($name, '{}');
 	$collector->control("path=/$name status=$status body=\"field colour is unknown\" times=always");
-	insert_rows($name, 2);
+	insert_rows($name, 1);
 	wait_seen($name, "state = 'halted' AND retry_at IS NULL AND reason LIKE '%answered $status: field colour is unknown'"
 		  . " AND hint LIKE '%incsink_resume_sink()%'",
 		"$status halts the delivery, with the answer's text and what to do");

@@ -1,4 +1,4 @@
-# A database of version 0.1 under this library, updated to 0.2 and on, and one of 0.2:
+# A database of version 0.1 under this library, updated to 0.2, 0.3 and on, and one of 0.2:
 # exports go on before, during and after ALTER EXTENSION UPDATE, and what comes out of
 # it is the catalog that CREATE EXTENSION makes.
 #
@@ -314,7 +314,7 @@ is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}), '0.2',
 goes_on('a row after that');
 foreach my $database (qw(postgres second))
 {
-	sql('ALTER EXTENSION incsink UPDATE', $database);
+	sql(q{ALTER EXTENSION incsink UPDATE TO '0.3'}, $database);
 	is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}, $database), '0.3', "$database is updated");
 }
 is(sql(q{SELECT count(*) FROM incsink.intent WHERE batch_id = '} . $batch . q{'}), '1', 'the batch in flight keeps its id');
@@ -347,6 +347,31 @@ sql(q{SELECT incsink_adopt_database()}, 'second');
 sql(q{INSERT INTO logs VALUES (14, 'second last')}, 'second');
 is(sql(q{SELECT incsink_flush('central')}, 'second'), 't', 'adopted again');
 like(whole('central', 'logs', 'second'), qr/^ok [1-9]\d* 1 1$/, 'it is counted from there on');
+
+# ------------------------------------------------------------------- update from 0.3
+
+# One batch at a time, whatever the options say, and nothing is split or put aside.
+sql(q{SELECT incsink_alter_sink('failing', options => '{"max_in_flight": 4, "flush_rows": 2, "on_reject": "dead_letter"}')});
+$failing->control('store status=413 times=always');
+sql(q{INSERT INTO logs SELECT i, 'refused' FROM generate_series(3001, 3010) AS i});
+wait_for_query($node, q{SELECT state FROM incsink.stat_delivery WHERE sink = 'failing'}, 'halted', 'a refusal halts');
+is(sql(q{SELECT count(*) FROM incsink.intent}), '1', 'one batch stands');
+$batch = sql(q{SELECT batch_id FROM incsink.intent});
+$worker = sql(q{SELECT pid FROM incsink.stat_worker WHERE class = 'forward'});
+sql('BEGIN; ALTER EXTENSION incsink UPDATE; ROLLBACK');
+goes_on('a row after an update that was rolled back');
+foreach my $database (qw(postgres second))
+{
+	sql('ALTER EXTENSION incsink UPDATE', $database);
+	is(sql(q{SELECT extversion FROM pg_extension WHERE extname = 'incsink'}, $database), '0.4', "$database is updated");
+}
+is(sql(q{SELECT batch_id || ' ' || refused FROM incsink.intent}), "$batch 0", 'the batch in flight keeps its id');
+$failing->back_to_normal;
+sql(q{SELECT incsink_resume_sink('failing')});
+goes_on('a row after the update from 0.3');
+wait_for_query($node, q{SELECT sum(lag_rows) FROM incsink.stat_delivery}, '0', 'everything is exported');
+cmp_ok(sql(q{SELECT flushes_interval FROM incsink.stat_delivery WHERE sink = 'failing'}), '>', 0, 'and triggers are counted from now on');
+is(sql(q{SELECT pid FROM incsink.stat_worker WHERE class = 'forward'}), $worker, 'by the worker of before');
 $node->restart;
 goes_on('another worker goes on, too');
 

@@ -141,9 +141,9 @@ query(q{CREATE TABLE big (a int, b text, v int, PRIMARY KEY (b, a));
 my @writers = map { start_writer($_) } 1 .. 4;
 wait_for_query($node, 'SELECT count(DISTINCT a / 10000000) FROM big', '5', 'four sessions write');
 query(q{SELECT incsink_attach('big')});
-create_sink('central', 'big', flush_rows => 1000, request_timeout => '500ms', max_rows_per_second => 4000);
+create_sink('central', 'big', flush_rows => 1000, request_timeout => '500ms', max_rows_per_second => 2000);
 my $files = create_sink('archive', 'big', key => '{dataset}/{source}/{sink}-e{epoch}-{since}-{until}.{ext}',
-	flush_rows => 3000, max_rows_per_second => 4000);
+	flush_rows => 3000, max_rows_per_second => 2000);
 my $seqs = query('SELECT max(ingest_seq) FROM big');
 wait_for_query($node, "SELECT max(ingest_seq) > $seqs FROM big", 't', 'and go on writing');
 

@@ -17,17 +17,17 @@ sub create_sink { return sql("SELECT incsink_create_sink('$_[0]', '$url', tables
 
 sub turns { return sql(q{SELECT turns FROM incsink.stat_worker WHERE class = 'forward'}); }
 
-# A worker waits in the cut of one delivery; what the statement does to another, whose cut
-# comes in the same turn, is done at once: a turn that takes long ends before it.
+# A worker waits when it knows what is due; what the statement does to a delivery that is due
+# is done before the turn goes on.
 sub in_a_turn
 {
 	my ($wake, $change) = @_;
 	my $session = $node->background_psql('postgres');
 
-	inject($node, 'before-intent', 'wait');
+	inject($node, 'before-turn-lock', 'wait');
 	$session->query_until(qr/waiting/, qq{\\echo waiting
 		DO \$\$BEGIN
-			WHILE (pg_stat_file('incsink_inject/before-intent.reached', true)).size IS NULL LOOP
+			WHILE (pg_stat_file('incsink_inject/before-turn-lock.reached', true)).size IS NULL LOOP
 				PERFORM pg_sleep(0.001);
 			END LOOP;
 		END\$\$;
@@ -36,7 +36,7 @@ sub in_a_turn
 	});
 	sql($wake);
 	$session->query_until(qr/changed/, '');
-	disarm($node, 'before-intent');
+	disarm($node, 'before-turn-lock');
 	$session->quit;
 	return;
 }
@@ -75,6 +75,24 @@ is(sql(q{SELECT incsink_flush('silent')}), 't', 'when it has read the definition
 is_exported($node, 'SELECT id FROM t', rows_at_collector($collector, 'id', sink => 'silent', epoch => '2-0a0b0c0d'),
 	'in the new epoch, which has each row once');
 sql(q{SELECT incsink_drop_sink('silent')});
+
+# A worker that reads a delivery anew has its intents, but not yet its watermark, when the
+# sink is restarted: together they make no sense.
+$collector->control('store status=503 times=always');
+create_sink('torn', 't');
+wait_for_query($node, q{SELECT failures > 0 FROM incsink.stat_delivery WHERE sink = 'torn'}, 't', 'a batch of a sink stands');
+inject($node, 'between-reloads', 'wait');
+sql(q{SELECT incsink_alter_sink('torn', options => '{"flush_rows": 7}')});
+wait_reached($node, 'between-reloads');
+sql(qq{SELECT incsink_alter_sink('torn', url => '$url', watermark => 'restart')});
+disarm($node, 'between-reloads');
+$collector->back_to_normal;
+is(sql(q{SELECT incsink_flush('torn')}), 't', 'restarted while its watermark is being read, it goes on');
+$epoch = sql(q{SELECT epoch FROM incsink.stat_delivery WHERE sink = 'torn'});
+is_exported($node, 'SELECT id FROM t', rows_at_collector($collector, 'id', sink => 'torn', epoch => $epoch),
+	'and its new epoch has each row once');
+unlike(sql(q{SELECT string_agg(message, ' ') FROM incsink.delivery_error}), qr/does not fit/, 'nothing seemed not to fit');
+sql(q{SELECT incsink_drop_sink('torn')});
 
 # ----------------------------------------------------------- a backlog gets numbers
 

@@ -216,7 +216,8 @@ foreach (query_lines(q{
 		my @unknown = grep { !$known{$_} } $text{$page} =~ /\b(incsink_\w+)\(/g;
 		is("@unknown", '', "every function that $page calls exists");
 	}
-	my %settings = map { $_ => 1 } query_lines(q{SELECT name FROM pg_settings WHERE name LIKE 'incsink.%'
+	# The default type of events is named alike.
+	my %settings = map { $_ => 1 } 'incsink.row', query_lines(q{SELECT name FROM pg_settings WHERE name LIKE 'incsink.%'
 		UNION ALL SELECT 'incsink.' || relname FROM pg_class WHERE relnamespace = 'incsink'::regnamespace});
 	foreach my $page (@pages)
 	{
