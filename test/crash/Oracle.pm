@@ -186,6 +186,7 @@ sub read_ledger
 
 	open my $file, '<:raw', "$self->{ledger}/ledger.tsv" or return;
 	my @names = split /\t/, <$file> =~ s/\n//r;
+	my @stored;
 	seek $file, $self->{ledger_offset}, 0 if $self->{ledger_offset};
 	while (my $line = <$file>)
 	{
@@ -194,8 +195,12 @@ sub read_ledger
 		@entry{@names} = split /\t/, $line, -1;
 		$self->{ledger_offset} = tell $file;
 		$self->{repeated}++ if $entry{outcome} eq 'duplicate';
-		$self->read_entry(\%entry) if $entry{outcome} eq 'stored';
+		push @stored, \%entry if $entry{outcome} eq 'stored';
 	}
+	# Several of one delivery are on their way at a time; nothing is when this is read.
+	$self->read_entry($_) foreach sort {
+		number_of($a->{epoch}) <=> number_of($b->{epoch}) || compare(map { position($_) } $a->{since}, $b->{since})
+	} @stored;
 	return;
 }
 

@@ -27,6 +27,7 @@ my %approach = (
 	'file-link' => \&take_renameat2_away,
 	'launcher-commit' => \&begin_anew,
 	'worker-start-commit' => \&end_workers,
+	'share-filter' => \&end_workers,
 	'renumber-before-commit' => \&renumber,
 	'index-failure-commit' => sub { $_[0]{server}->arm('index-build-commit', 'error once'); attach_large(@_) },
 	'index-join-commit' => sub { attach_large(@_, tree => 1) },
@@ -316,7 +317,7 @@ sub freeze
 {
 	my ($crash) = @_;
 	my $server = $crash->{server};
-	my @points = (undef, qw(before-send before-acknowledge before-intent before-commit after-commit));
+	my @points = (undef, qw(before-send before-turn-lock before-acknowledge before-intent before-commit after-commit));
 
 	for (1 .. 20)
 	{
